@@ -88,7 +88,11 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
             Knob("stages", _STAGES, "steps of keys and values in shared memory"),
             Knob("splits", splits, "parts of the keys that blocks of their own take"),
             Knob("stacked", stacked, "whether the heads of a group are rows of one tile"),
-            Knob("by_head", (False, True) if problem.is_causal else (False,), "whether blocks are counted through the heads first"),
+            Knob(
+                "by_head",
+                (False, True) if problem.is_causal else (False,),
+                "whether blocks are counted through the heads first",
+            ),
         ),
         plan,
         (
@@ -119,7 +123,8 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
                 lambda p: p.tiles.warps < 12 or max(problem.depth, problem.width) <= _SHORT,
             ),
             Constraint(
-                "the results of stacked heads lie regularly", lambda p: not p.stacked or can_be_stacked(problem, p.chunk)
+                "the results of stacked heads lie regularly",
+                lambda p: not p.stacked or can_be_stacked(problem, p.chunk),
             ),
         ),
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from hidet import dims, dtypes
@@ -15,7 +16,7 @@ from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.horizontal import ItemKernel, by_code, fused
 from hidet.gpu.schedules.lanes import LaneReader, paths, replaced
-from hidet.gpu.schedules.pointwise_layout import Pointwise, lanes_of_writes
+from hidet.gpu.schedules.pointwise_layout import Pointwise
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -26,57 +27,57 @@ from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
-_THREADS = 256
 _UNROLLED = 16
 """Indices of a reduction up to which its loops are unrolled."""
 
 
-def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise) -> None:
-    """Compute an output: with all lanes if every address is a multiple of 16 bytes, element by element otherwise."""
-    fast = launch_elements(builder, task, pointwise, pointwise.lanes)
+def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise, threads: int) -> None:
+    """Compute an output: with all lanes if every address is a multiple of 16 bytes, element by element otherwise.
+
+    threads: of a block.
+    """
+
+    def launch(lanes: int) -> Launch:
+        return _PointwiseKernel(builder, task, pointwise, lanes, threads).launch()
+
+    fast = launch(pointwise.lanes)
     if pointwise.lanes == 1:
         builder.run(fast)
         return
     operands = (*pointwise.wide, pointwise.epilogue.result)
-    builder.run(builder.by_alignment(operands, fast, lambda: launch_elements(builder, task, pointwise, 1)))
+    builder.run(builder.by_alignment(operands, fast, lambda: launch(1)))
 
 
-def launch_elements(builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> Launch:
-    """The kernel of `lanes` elements a thread, and its launch."""
-    kernel = item_kernel(builder, task, pointwise, lanes)
-    blocks = (builder.size(kernel.items) + (_THREADS - 1)) // _THREADS
-    return builder.launch(kernel.function, kernel.pointers, kernel.sizes, (blocks,), _THREADS)
+def launch_fused(builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise], threads: int) -> None:
+    """Compute several outputs that have nothing to do with each other, those of the same code by one launch.
 
-
-def launch_fused(builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise]) -> None:
-    """Compute several outputs that have nothing to do with each other, those of the same code by one launch."""
-    widest = [replace(each, lanes=lanes_of_writes(task, each)) for each in outputs]
-    operands = [operand for each in widest for operand in (*each.wide, each.epilogue.result)]
-    fast = _launches(builder, task, widest, is_fast=True)
-    if all(each.lanes == 1 for each in widest):
+    threads: of a block.
+    """
+    fast = _launches(builder, task, outputs, [each.lanes for each in outputs], threads)
+    if all(each.lanes == 1 for each in outputs):
         builder.run(fast)
         return
-    builder.run(builder.by_alignment(operands, fast, lambda: _launches(builder, task, outputs, is_fast=False)))
+    operands = [operand for each in outputs for operand in (*each.wide, each.epilogue.result)]
+    slow = partial(_launches, builder, task, outputs, [1] * len(outputs), threads)
+    builder.run(builder.by_alignment(operands, fast, slow))
 
 
-def _launches(builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise], *, is_fast: bool) -> Stmt:
-    kernels = [item_kernel(builder, task, each, each.lanes if is_fast else 1) for each in outputs]
+def _launches(
+    builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise], lanes: Sequence[int], threads: int
+) -> Stmt:
+    pairs = zip(outputs, lanes, strict=True)
+    kernels = [_PointwiseKernel(builder, task, each, count, threads).kernel() for each, count in pairs]
     stmts: list[Stmt] = []
     for alike in by_code(kernels):
         if len(alike) == 1:
             (kernel,) = alike
-            blocks: Dim = dims.ceildiv(kernel.items, _THREADS)
+            blocks: Dim = dims.ceildiv(kernel.items, threads)
             kernel = replace(kernel, function=replace(kernel.function, name=builder.name()))
         else:
-            kernel, blocks = fused(alike, builder.name(), _THREADS)
+            kernel, blocks = fused(alike, builder.name(), threads)
         grid = (builder.size(blocks),)
-        stmts.append(builder.launch(kernel.function, kernel.pointers, kernel.sizes, grid, _THREADS))
+        stmts.append(builder.launch(kernel.function, kernel.pointers, kernel.sizes, grid, threads))
     return build.seq(stmts)
-
-
-def item_kernel(builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> ItemKernel:
-    """The kernel of `lanes` elements a thread."""
-    return _PointwiseKernel(builder, task, pointwise, lanes).kernel()
 
 
 def word_for(count: Dim) -> DType:
@@ -151,8 +152,8 @@ class PointwiseMemory:
 class _PointwiseKernel:
     """The kernel of `lanes` elements a thread."""
 
-    def __init__(self, builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> None:
-        self.builder, self.pointwise, self.lanes = builder, pointwise, lanes
+    def __init__(self, builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int, threads: int) -> None:
+        self.builder, self.pointwise, self.lanes, self.threads = builder, pointwise, lanes, threads
         self.memory = PointwiseMemory(builder, task, pointwise)
         self.scope, self.lowering = self.memory.scope, self.memory.lowering
 
@@ -165,12 +166,18 @@ class _PointwiseKernel:
         numbers = [*pointwise.axes[:-1], build.size_var("vector")] if pointwise.axes else []
         extents = [self.scope.size(count, "extent") for count in counts]
         total, k = build.cast(self.scope.size(items, "items"), word), IRBuilder()
-        item = k.let("item", thread_number(word, _THREADS))
+        item = k.let("item", thread_number(word, self.threads))
         with k.if_(item < total):
             digits(k, item, extents, numbers)
             self._write(k, k.let("first", numbers[-1] * lanes if numbers else build.index(0)))
         function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
         return ItemKernel(function, tuple(self.memory.outer), tuple(self.scope.arguments), items)
+
+    def launch(self) -> Launch:
+        """The kernel alone, and its launch."""
+        kernel, threads = self.kernel(), self.threads
+        blocks = (self.builder.size(kernel.items) + (threads - 1)) // threads
+        return self.builder.launch(kernel.function, kernel.pointers, kernel.sizes, (blocks,), threads)
 
     def _write(self, k: IRBuilder, first: Var) -> None:
         """All lanes of a thread; the last one of a flat range may have fewer, one by one."""

@@ -6,7 +6,7 @@ Axes that every tensor walks as one are merged; the elements of a thread are nei
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
@@ -87,21 +87,21 @@ def pointwise_of(task: Task, number: int, target: GpuTarget) -> Pointwise:
     return _widened(task, found, target)
 
 
-def lanes_of_writes(task: Task, pointwise: Pointwise) -> int:
-    """How many neighbours a thread computes where reads may be element by element: as many as it can write at once.
+def with_wide_writes(task: Task, pointwise: Pointwise) -> Pointwise:
+    """With as many lanes as can be written at once, where `allowed_lanes` are none because reads lie apart.
 
-    More than for all accesses only of small tensors, whose elements are in the caches once a neighbour was read, and
-    where nothing is read under a condition.
+    For small tensors, whose elements are in the caches once a neighbour was read, and where nothing is read under a
+    condition.
     """
     is_small = element_count(pointwise.output.type.shape) <= _CACHED
     if pointwise.lanes > 1 or not pointwise.axes or not is_small:
-        return pointwise.lanes
+        return pointwise
     if any(path for _, path in _reads([pointwise.value], ())):
-        return 1
+        return pointwise
     lanes = BYTES // pointwise.output.type.dtype.nbytes
     while lanes > 1 and not _allows(pointwise, (), {}, lanes):
         lanes //= 2
-    return lanes
+    return with_lanes(task, pointwise, lanes)
 
 
 def _without_single_taps(value: Expr) -> Expr:
@@ -115,19 +115,37 @@ def _without_single_taps(value: Expr) -> Expr:
 
 
 def _widened(task: Task, pointwise: Pointwise, target: GpuTarget) -> Pointwise:
-    """With as many lanes as all that is read and written allows."""
+    """With as many lanes as all that is read and written allows, as far as there is work for the device."""
     if not pointwise.axes:
         return pointwise
-    reads = list(_reads([pointwise.value], ()))
-    count = element_count(pointwise.output.type.shape)
+    count, busy = element_count(pointwise.output.type.shape), per_device(_BUSY, target)
+    lanes = next((lanes for lanes in allowed_lanes(task, pointwise) if count // lanes >= busy), 1)
+    return with_lanes(task, pointwise, lanes)
+
+
+def allowed_lanes(task: Task, pointwise: Pointwise) -> Iterator[int]:
+    """Numbers of lanes that all that is read and written allows, the largest first, and 1 at last."""
+    if pointwise.axes:
+        reads = list(_reads([pointwise.value], ()))
+        count = element_count(pointwise.output.type.shape)
+        strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+        axis = pointwise.axes[-1]
+        large = [(a, p) for a, p in reads if element_count(a.operand.shape) * _SMALL > count]
+        along = {a.operand.dtype.nbytes for a, _ in large if step_along(a.indices, strides[a.operand], axis, 1) != 0}
+        lanes = BYTES // max([pointwise.output.type.dtype.nbytes, *along])
+        while lanes > 1:
+            if _allows(pointwise, large, strides, lanes):
+                yield lanes
+            lanes //= 2
+    yield 1
+
+
+def with_lanes(task: Task, pointwise: Pointwise, lanes: int) -> Pointwise:
+    """With so many lanes, one of `allowed_lanes`."""
+    if not pointwise.axes:
+        return pointwise
+    reads, axis = list(_reads([pointwise.value], ())), pointwise.axes[-1]
     strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-    axis = pointwise.axes[-1]
-    large = [(a, p) for a, p in reads if element_count(a.operand.shape) * _SMALL > count]
-    along = {a.operand.dtype.nbytes for a, _ in large if step_along(a.indices, strides[a.operand], axis, 1) != 0}
-    busy = per_device(_BUSY, target)
-    lanes = BYTES // max([pointwise.output.type.dtype.nbytes, *along])
-    while lanes > 1 and (count // lanes < busy or not _allows(pointwise, large, strides, lanes)):
-        lanes //= 2
     wide = [
         a.operand
         for a, _ in reads
@@ -135,9 +153,7 @@ def _widened(task: Task, pointwise: Pointwise, target: GpuTarget) -> Pointwise:
         and is_aligned(a.indices, strides[a.operand], axis, lanes)
     ]
     unique = tuple(dict.fromkeys(wide)) if lanes > 1 else ()
-    return Pointwise(
-        pointwise.epilogue, pointwise.output, pointwise.value, pointwise.axes, pointwise.extents, max(lanes, 1), unique
-    )
+    return replace(pointwise, lanes=lanes, wide=unique)
 
 
 def _reads(values: Sequence[Expr], outside: Path) -> Iterator[tuple[Access, Path]]:

@@ -10,10 +10,12 @@ import functools
 import operator
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
 from hidet.context import CompileContext
+from hidet.gpu.schedules.counts import Counts
 from hidet.gpu.schedules.exchange import WARP, block_number, has_warps, reduce_lanes, reduce_warps, thread_in_block
 from hidet.gpu.schedules.items import decode_item
 from hidet.gpu.schedules.occupancy import per_device
@@ -24,14 +26,16 @@ from hidet.ir.func import Function
 from hidet.ir.stmt import If, Launch, Stmt
 from hidet.ir.visit import accesses, has_reduce, walk
 from hidet.schedule.affine import affine_offset, as_dim
-from hidet.schedule.fallback import FallbackRule, Items, NestBuilder
+from hidet.schedule.fallback import Items, NestBuilder
 from hidet.schedule.lowering import KernelScope, Lowering
-from hidet.schedule.rule import Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import GpuTarget, gpu_target
 
 _BLOCK = 256
-_THREADS = 128
+_LANES = (1, WARP, 128, 256, 512, 1024)
+_THREADS = (64, 128, 256, 512)
 _LEAST = 32
 """Elements a reduction has at least for a warp to share them."""
 _LONG = 4096
@@ -43,7 +47,19 @@ _HUGE = 1 << 14
 """Elements from which a block of all threads it can have shares them."""
 
 
-class ReduceRule(FallbackRule):
+@dataclass(frozen=True, slots=True)
+class ReduceShare:
+    """How elements are shared by threads.
+
+    lanes: threads that share an element, for each stage: 1, a warp, or a whole block. threads: of blocks whose warps
+    have elements of their own.
+    """
+
+    lanes: Counts
+    threads: int = 128
+
+
+class ReduceRule(ScheduleRule[None, ReduceShare]):
     """Schedules operators of compute stages with reductions."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
@@ -57,9 +73,37 @@ class ReduceRule(FallbackRule):
         is_shared = any(lanes_for(task, stage, target) > 1 for stage in computed)
         return Match(task) if is_shared or all(_is_little(stage, target) for stage in computed) else None
 
-    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[None], ctx: CompileContext) -> Space[ReduceShare]:
+        """Threads that share an element, and threads of a block."""
+        default, most = self.default(match, ctx), gpu_target(ctx.target).block_threads
+        reduces = [has_reduce(stage.value) for stage in _stages(match.task)]
+        shared = [Counts(tuple(lanes if each else 1 for each in reduces)) for lanes in _LANES if lanes <= most]
+        return Space(
+            (
+                Knob("lanes", tuple(dict.fromkeys([*shared, default.lanes])), "threads that share an element"),
+                Knob("threads", tuple(count for count in _THREADS if count <= most), "threads of a block"),
+            ),
+            ReduceShare,
+            (
+                Constraint(
+                    "a block has other threads only where a warp has an element",
+                    lambda share: share.threads == default.threads or WARP in share.lanes.each,
+                ),
+            ),
+        )
+
+    def default(self, match: Match[None], ctx: CompileContext) -> ReduceShare:
+        """A warp an element, or a block where elements are few and long."""
+        target = gpu_target(ctx.target)
+        return ReduceShare(Counts(tuple(lanes_for(match.task, stage, target) for stage in _stages(match.task))))
+
+    def build(self, match: Match[None], params: ReduceShare, ctx: CompileContext) -> Program:
         """One kernel a stage."""
-        return _ReductionNest(match.task, gpu_target(ctx.target)).program()
+        return _ReductionNest(match.task, params).program()
+
+
+def _stages(task: Task) -> list[Compute]:
+    return [stage for stage in task.definition.stages if isinstance(stage, Compute)]
 
 
 def lanes_for(task: Task, stage: Compute, target: GpuTarget) -> int:
@@ -110,16 +154,18 @@ def _is_contiguous(task: Task, node: Reduce) -> bool:
 
 
 class _ReductionNest(NestBuilder):
-    def __init__(self, task: Task, target: GpuTarget) -> None:
+    def __init__(self, task: Task, share: ReduceShare) -> None:
         super().__init__(task, is_by_element=True)
-        self._target = target
+        self._threads = share.threads
+        self._lanes = dict(zip(_stages(task), share.lanes.each, strict=True))
         self._writer: Var | None = None
 
     def lowering(self, scope: KernelScope) -> Lowering:
         return _SharedReduction(scope)
 
     def compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: Mapping[Operand, Var]) -> Items:
-        lanes = lanes_for(self.task, stage, self._target) if has_reduce(stage.value) else 1
+        # Stages that follow the anchor reduce nothing.
+        lanes = self._lanes.get(stage, 1)
         assert isinstance(lowering, _SharedReduction)
         lowering.lanes = lanes
         self._writer = lowering.lane if lanes > 1 else None
@@ -143,7 +189,7 @@ class _ReductionNest(NestBuilder):
         if items.lanes == 1 or items.lane is None:
             super().launch(function, grid, arguments, items)
             return
-        threads = max(items.lanes, _THREADS)
+        threads = items.lanes if items.lanes > WARP else self._threads
         extents = [build.size_var(f"extent{n}") for n in range(len(grid))]
         count, wanted = (functools.reduce(operator.mul, sizes, build.index(1)) for sizes in (extents, grid))
         per_block, k = threads // items.lanes, IRBuilder()

@@ -103,6 +103,32 @@ class RowLayout:
         """For addresses that are not aligned: one element at once."""
         return _shared_out(replace(self, lanes=1, wide=()))
 
+    @property
+    def most_threads(self) -> int:
+        """Threads that may share a row."""
+        if not self.is_side_by_side:
+            return self.target.block_threads
+        # A block reads SIDE groups of neighbours at once; what its threads have meets in shared memory.
+        wide = self.program.dtype.nbytes > 4  # such numbers take two registers, and their functions many
+        return min(self.target.block_threads // SIDE // (2 if wide else 1), max(1, 64 // self.lanes))
+
+    @property
+    def most_copies(self) -> int:
+        """Reads of a thread for which it has registers."""
+        # Every read has an address of its own, which needs registers as well, and f64 takes two.
+        kept = _KEPT * 4 // max(4, self.program.dtype.nbytes)
+        return kept // self.lanes if self.lanes > 1 else kept // 2
+
+    def with_lanes(self, lanes: int) -> RowLayout:
+        """For so many neighbours that a thread reads at once, at most; other threads are not asked for."""
+        return self if lanes >= self.lanes else replace(self, lanes=lanes, wide=self.wide if lanes > 1 else ())
+
+    def shared_by(self, threads: int) -> RowLayout:
+        """For so many threads a row, in whose registers it stays if it fits."""
+        shared = replace(self, threads=threads)
+        copies = -(-extent_estimate(shared.places) // shared.walkers)
+        return replace(shared, copies=copies if copies <= self.most_copies else 0)
+
     def rereading(self) -> RowLayout:
         """For rows of any length."""
         return replace(self, copies=0, threads=self.threads if self.is_side_by_side else max(self.threads, 256))
@@ -231,23 +257,16 @@ def _shared_out(layout: RowLayout) -> RowLayout:
     items, reads = extent_estimate(layout.items), max(1, extent_estimate(layout.reads))
     target = layout.target
     resident = _RESIDENT * target.multiprocessors
-    # Every read has an address of its own, which needs registers as well, and f64 takes two.
-    kept = _KEPT * 4 // max(4, layout.program.dtype.nbytes)
-    most = kept // layout.lanes if layout.lanes > 1 else kept // 2
+    most, limit = layout.most_copies, layout.most_threads
     if layout.is_side_by_side:
-        # A block reads SIDE groups of neighbours at once; what its threads have meets in shared memory.
-        wide = layout.program.dtype.nbytes > 4  # such numbers take two registers, and their functions many
-        limit = min(target.block_threads // SIDE // (2 if wide else 1), max(1, 64 // layout.lanes))
         threads = _power(min(limit, -(-reads // most)))
         while threads < limit and threads * 2 <= reads and items * threads < resident:
             threads *= 2
     else:
-        threads = min(target.block_threads, max(_power(-(-reads // most)), min(target.warp_size, _power(reads))))
-        while threads < target.block_threads and threads < reads and items * threads < resident:
+        threads = min(limit, max(_power(-(-reads // most)), min(target.warp_size, _power(reads))))
+        while threads < limit and threads < reads and items * threads < resident:
             threads *= 2
-    shared = replace(layout, threads=threads)
-    copies = -(-extent_estimate(shared.places) // shared.walkers)
-    return replace(shared, copies=copies if copies <= most else 0)
+    return layout.shared_by(threads)
 
 
 def _power(number: int) -> int:

@@ -12,19 +12,21 @@ from hidet.gpu.schedules.exchange import has_warps
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_kernel import launch_rows
 from hidet.gpu.schedules.row_layout import RowLayout, Strides, row_layout
-from hidet.gpu.schedules.row_split import split_rows
+from hidet.gpu.schedules.row_split import has_parts, is_simple, parts_of, split_rows
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If, Stmt
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import Rework, Statistic, row_program
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 
 _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
+_PARTS = (1, 4, 16, 64, 256)
 
 
 def _softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -> tuple[tuple[Statistic, ...], Expr]:
@@ -47,7 +49,21 @@ class _Rows:
     strides: Strides
 
 
-class RowRule(FixedRule[_Rows]):
+@dataclass(frozen=True, slots=True)
+class RowShare:
+    """How rows are dealt out: to `threads` each, which read `lanes` neighbours at once.
+
+    is_kept: whether a row stays in their registers; else it is read again for each statistic. parts: about how many
+    parts a row is cut into, each a row for others; 1 for whole rows.
+    """
+
+    threads: int
+    lanes: int
+    is_kept: bool
+    parts: int = 1
+
+
+class RowRule(ScheduleRule[_Rows, RowShare]):
     """Schedules anchors that are statistics of rows, alone or followed by an element-wise stage."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[_Rows] | None:
@@ -66,15 +82,43 @@ class RowRule(FixedRule[_Rows]):
             return None
         return Match(task, _Rows(kept, again.rereading(), strides))
 
-    def build(self, match: Match[_Rows], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[_Rows], ctx: CompileContext) -> Space[RowShare]:
+        """Threads a row, what they read at once and keep, and parts of long rows."""
+        rows, default = match.data, self.default(match, ctx)
+        lanes = [1 << n for n in range(rows.kept.lanes.bit_length())]
+        most = max(rows.kept.most_threads, rows.kept.with_lanes(1).most_threads)
+        whole = replace(default, parts=1)
+        return Space(
+            (
+                Knob("threads", tuple(1 << n for n in range(most.bit_length())), "threads that share a row"),
+                Knob("lanes", tuple(lanes), "neighbours that a thread reads at once"),
+                Knob("kept", (True, False), "whether the row stays in registers"),
+                Knob("parts", tuple(sorted({*_PARTS, default.parts})), "parts of a row, each worked on as one"),
+            ),
+            RowShare,
+            (
+                Constraint("partial results of a block fit into it", lambda p: p.threads <= _most_threads(rows, p)),
+                Constraint("threads have registers for the row", lambda p: not p.is_kept or _kept(rows, p).copies > 0),
+                Constraint("rows have positions for the parts", lambda p: p.parts == 1 or _has_parts(rows, p.parts)),
+                Constraint("parts of rows are dealt out on their own", lambda p: p.parts == 1 or _at(p, 1) == whole),
+            ),
+        )
+
+    def default(self, match: Match[_Rows], ctx: CompileContext) -> RowShare:
+        """As many threads as keep a row in registers, or as the device has to spare."""
+        kept, again = match.data.kept, match.data.again
+        threads = kept.threads if kept.copies else again.threads
+        return RowShare(threads, kept.lanes, kept.copies > 0, parts_of(again if kept.copies == 0 else kept))
+
+    def build(self, match: Match[_Rows], params: RowShare, ctx: CompileContext) -> Program:
         """One kernel for rows of a known length; several for few long ones."""
         rows = match.data
         builder = ProgramBuilder(match.task)
         memory: dict[Operand, Expr] = dict(builder.pointers)
-        split = split_rows(rows.again if rows.kept.copies == 0 else rows.kept)
-        if split is None:
-            builder.run(_aligned(builder, rows, memory))
+        if params.parts == 1:
+            builder.run(_aligned(builder, _dealt_out(rows, params), memory))
             return builder.program()
+        split = split_rows(_cut_layout(rows), params.parts)
         strides = dict(rows.strides)
         for tensor in split.between:
             memory[tensor] = builder.scratch(tensor.name, tensor.dtype, dims.product(tensor.shape))
@@ -84,6 +128,35 @@ class RowRule(FixedRule[_Rows]):
             assert layout is not None, "a part of a regular row is regular"
             builder.run(_aligned(builder, _Rows(layout, layout.rereading(), strides), memory))
         return builder.program()
+
+
+def _dealt_out(rows: _Rows, share: RowShare) -> _Rows:
+    """Layouts of whole rows as chosen."""
+    if share.is_kept:
+        return replace(rows, kept=_kept(rows, share))
+    again = replace(rows.again.with_lanes(share.lanes), threads=share.threads)
+    return replace(rows, kept=replace(rows.kept.with_lanes(share.lanes), copies=0), again=again)
+
+
+def _kept(rows: _Rows, share: RowShare) -> RowLayout:
+    return rows.kept.with_lanes(share.lanes).shared_by(share.threads)
+
+
+def _most_threads(rows: _Rows, share: RowShare) -> int:
+    return (rows.kept if share.is_kept else rows.again).with_lanes(share.lanes).most_threads
+
+
+def _cut_layout(rows: _Rows) -> RowLayout:
+    """Of rows that are cut into parts, none of which keeps what it has for another statistic."""
+    return rows.kept if rows.kept.copies > 0 and is_simple(rows.kept.program) else rows.again
+
+
+def _has_parts(rows: _Rows, count: int) -> bool:
+    return has_parts(_cut_layout(rows), count)
+
+
+def _at(share: RowShare, parts: int) -> RowShare:
+    return replace(share, parts=parts)
 
 
 def _aligned(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:

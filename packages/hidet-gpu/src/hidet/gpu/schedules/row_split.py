@@ -53,23 +53,43 @@ class SplitRows:
     between: tuple[Operand, ...]
 
 
-def split_rows(layout: RowLayout) -> SplitRows | None:
-    """The row program in steps; None where one kernel keeps the device as busy."""
-    program = layout.program
-    is_simple = len(program.statistics) == 1 and all(output.per_row for output in program.outputs)
+def split_rows(layout: RowLayout, count: int) -> SplitRows:
+    """The row program in steps, over about `count` parts of a row."""
+    longest = _longest(layout)
+    axis, extent, chunk = layout.inner[longest], layout.inner_extents[longest], _chunk(layout, count)
+    return _Split(layout, axis, extent, chunk, dims.ceildiv(extent, chunk)).result()
+
+
+def has_parts(layout: RowLayout, count: int) -> bool:
+    """Whether about `count` parts of a row, of so many positions at least as are worth their steps, are several."""
+    return extent_estimate(dims.ceildiv(layout.inner_extents[_longest(layout)], _chunk(layout, count))) >= 2
+
+
+def is_simple(program: RowProgram) -> bool:
+    """Whether rows are reduced once, to their only results."""
+    return len(program.statistics) == 1 and all(output.per_row for output in program.outputs)
+
+
+def parts_of(layout: RowLayout) -> int:
+    """Into about how many parts rows are cut; 1 where one kernel keeps the device as busy."""
     # Rows that are reduced several times are read again from the cache, by a block each if there are enough.
-    if not is_simple and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
-        return None
+    if not is_simple(layout.program) and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
+        return 1
     count = _parts(layout)
-    if count < 2:
-        return None
-    longest = max(range(len(layout.inner)), key=lambda n: extent_estimate(layout.inner_extents[n]))
-    axis, extent = layout.inner[longest], layout.inner_extents[longest]
+    return count if count > 1 and has_parts(layout, count) else 1
+
+
+def _longest(layout: RowLayout) -> int:
+    """The axis of a row that is cut, by number."""
+    return max(range(len(layout.inner)), key=lambda n: extent_estimate(layout.inner_extents[n]))
+
+
+def _chunk(layout: RowLayout, count: int) -> Dim:
+    """Positions of a part along the axis that is cut."""
+    extent = layout.inner_extents[_longest(layout)]
     steps = dims.ceildiv(dims.ceildiv(extent, min(count, max(1, extent_estimate(extent)))), _STEP)
     # A row without elements has no parts, but parts have a length.
-    chunk: Dim = dims.maximum(steps, 1) * _STEP
-    parts = dims.ceildiv(extent, chunk)
-    return None if extent_estimate(parts) < 2 else _Split(layout, axis, extent, chunk, parts).result()
+    return dims.maximum(steps, 1) * _STEP
 
 
 def _parts(layout: RowLayout) -> int:

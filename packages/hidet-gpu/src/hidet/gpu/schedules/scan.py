@@ -35,8 +35,9 @@ from hidet.ir.visit import accesses
 from hidet.schedule.affine import affine_offset
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.lowering import KernelScope, Lowering
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.scans import ScanOutput, ScanProgram, scan_program
+from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import GpuTarget, gpu_target
 
@@ -54,17 +55,23 @@ _LEAST_CHUNKS = 2
 _LEAST_STEPS = 32
 _SHARED_BLOCK = 128
 """Threads of a block that works on several rows."""
+_TEAMS = (1, WARP, 128, 256, 512, 1024)
+_PARTS = (1, 4, 16, 64, 256)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plan:
-    """How rows are shared. part: elements of a part of a row; None where rows are whole."""
+@dataclass(frozen=True, slots=True)
+class ScanShare:
+    """How rows are shared: each by the threads of `chunks`, in about so many `parts`; 1 for whole rows."""
 
     chunks: Chunks
-    part: int | None
+    parts: int = 1
+
+    def part_of(self, program: ScanProgram) -> int:
+        """Elements of a part: whole chunks."""
+        return _rounded(-(-extent_estimate(program.length) // self.parts), self.chunks.elements)
 
 
-class ScanRule(FixedRule[ScanProgram]):
+class ScanRule(ScheduleRule[ScanProgram, ScanShare]):
     """Schedules scans, with what is element-wise before and after them."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[ScanProgram] | None:
@@ -74,24 +81,48 @@ class ScanRule(FixedRule[ScanProgram]):
             return None
         return Match(task, program)
 
-    def build(self, match: Match[ScanProgram], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[ScanProgram], ctx: CompileContext) -> Space[ScanShare]:
+        """Threads that share a row, elements of each, and parts of long rows."""
+        default, most = self.default(match, ctx), gpu_target(ctx.target).block_threads
+        length = extent_estimate(match.data.length)
+        return Space(
+            (
+                Knob("threads", tuple(count for count in _TEAMS if count <= most), "threads that share a row"),
+                Knob("each", (1, 2, 4, 8), "neighbours that a thread takes at once"),
+                Knob("parts", tuple(sorted({*_PARTS, default.parts})), "parts of a row, for blocks of their own"),
+            ),
+            lambda threads, each, parts: ScanShare(Chunks(threads, each), parts),
+            (
+                Constraint(
+                    "each part has a chunk at least",
+                    lambda share: share.parts == 1 or share.parts * share.chunks.elements <= length,
+                ),
+            ),
+        )
+
+    def default(self, match: Match[ScanProgram], ctx: CompileContext) -> ScanShare:
+        """By sizes, symbolic ones as their hints say."""
+        strides = {tensor.operand: tensor.type.element_strides for tensor in match.task.inputs}
+        return _share(match.data, strides, gpu_target(ctx.target))
+
+    def build(self, match: Match[ScanProgram], params: ScanShare, ctx: CompileContext) -> Program:
         """One kernel, or three where rows are cut into parts."""
         program = match.data
         builder = ProgramBuilder(match.task)
         memory = _Memory(dict(builder.pointers), {t.operand: t.type.element_strides for t in match.task.inputs})
-        plan = _plan(program, memory.strides, gpu_target(ctx.target))
-        if plan.part is None:
-            builder.run(_rows(builder, memory, program, plan.chunks))
+        if params.parts == 1:
+            builder.run(_rows(builder, memory, program, params.chunks))
             return builder.program()
-        parts = dims.ceildiv(program.length, plan.part)
+        part = params.part_of(program)
+        parts = dims.ceildiv(program.length, part)
         shape = (parts, *program.outer_extents)
         between = [Operand(f"parts{n}", value.dtype, shape) for n, value in enumerate(program.values)]
         for tensor in between:
             memory.pointers[tensor] = builder.scratch(tensor.name, tensor.dtype, dims.product(shape))
             memory.strides[tensor] = contiguous_strides(shape)
-        builder.run(_totals(builder, memory, program, plan, between))
-        builder.run(_rows(builder, memory, _before(program, between), _few(plan.chunks), program.reverse))
-        builder.run(_parts(builder, memory, program, plan, between))
+        builder.run(_totals(builder, memory, program, params.chunks, part, between))
+        builder.run(_rows(builder, memory, _before(program, between), _few(params.chunks), program.reverse))
+        builder.run(_parts(builder, memory, program, params.chunks, part, between))
         return builder.program()
 
 
@@ -103,20 +134,19 @@ class _Memory:
     strides: dict[Operand, Sequence[Dim]]
 
 
-def _plan(program: ScanProgram, strides: Mapping[Operand, Sequence[Dim]], target: GpuTarget) -> _Plan:
-    """By sizes, symbolic ones as their hints say."""
+def _share(program: ScanProgram, strides: Mapping[Operand, Sequence[Dim]], target: GpuTarget) -> ScanShare:
     rows, length = element_count(program.outer_extents), extent_estimate(program.length)
     read = [access for value in program.values for access in accesses(value)]
     widest = max([access.operand.dtype.nbytes for access in read], default=4)
     if _is_beside(program, read, strides) and rows >= WARP:
         parts = min(per_device(_THREADS, target) // rows, length // _LEAST_STEPS)
-        return _Plan(Chunks(1, 8), None if parts < 2 else _rounded(-(-length // parts), 8))
+        return ScanShare(Chunks(1, 8), parts if parts >= 2 else 1)
     each = 8 if widest <= 2 else 4
     if length <= _SHORT or (rows >= per_device(_MANY, target) and length <= _SHARED_BLOCK * 32):
-        return _Plan(Chunks(WARP, each), None)
+        return ScanShare(Chunks(WARP, each))
     chunks = Chunks(_BLOCK, each)
     parts = min(length // (_LEAST_CHUNKS * chunks.elements), _BLOCKS * target.multiprocessors // max(1, rows))
-    return _Plan(chunks, None if parts < 4 else _rounded(-(-length // parts), chunks.elements))
+    return ScanShare(chunks, parts if parts >= 4 else 1)
 
 
 def _few(chunks: Chunks) -> Chunks:
@@ -265,16 +295,21 @@ def _rows(
 
 
 def _totals(
-    builder: ProgramBuilder, memory: _Memory, program: ScanProgram, plan: _Plan, between: Sequence[Operand]
+    builder: ProgramBuilder,
+    memory: _Memory,
+    program: ScanProgram,
+    chunks: Chunks,
+    length: int,
+    between: Sequence[Operand],
 ) -> Launch:
     """What each part of a row reduces to."""
-    kernel = _Kernel(builder, memory, program, plan.chunks, program.reverse, between)
+    kernel = _Kernel(builder, memory, program, chunks, program.reverse, between)
     part = build.size_var("part")
     indices = (part, *program.outer)
 
     def body(k: IRBuilder) -> None:
         kernel.begin(k)
-        kernel.walk(k, *_ends(kernel, plan, part), writes=False)
+        kernel.walk(k, *_ends(kernel, length, part), writes=False)
         with k.if_(build.equal(kernel.member, 0)):
             for tensor, total in zip(between, kernel.carry, strict=True):
                 k.store(kernel.pointers[tensor], kernel.place(tensor, indices, memory.strides[tensor]), total)
@@ -283,10 +318,15 @@ def _totals(
 
 
 def _parts(
-    builder: ProgramBuilder, memory: _Memory, program: ScanProgram, plan: _Plan, between: Sequence[Operand]
+    builder: ProgramBuilder,
+    memory: _Memory,
+    program: ScanProgram,
+    chunks: Chunks,
+    length: int,
+    between: Sequence[Operand],
 ) -> Launch:
     """Results of the elements of each part of a row."""
-    kernel = _Kernel(builder, memory, program, plan.chunks, program.reverse, [*_results(program), *between])
+    kernel = _Kernel(builder, memory, program, chunks, program.reverse, [*_results(program), *between])
     part = build.size_var("part")
     indices = (part, *program.outer)
 
@@ -294,13 +334,12 @@ def _parts(
         for carry, tensor in zip(kernel.carry, between, strict=True):
             offset = kernel.place(tensor, indices, memory.strides[tensor])
             k.declare(carry, build.load(kernel.pointers[tensor], offset))
-        kernel.walk(k, *_ends(kernel, plan, part), writes=True)
+        kernel.walk(k, *_ends(kernel, length, part), writes=True)
 
     return kernel.launch(indices, between[0].shape, body)
 
 
-def _ends(kernel: _Kernel, plan: _Plan, part: Expr) -> tuple[Expr, Expr]:
-    """The first step of a part, and the one behind its last."""
-    assert plan.part is not None
-    start = part * kernel.scope.size(plan.part, "part")
-    return start, build.minimum(start + kernel.scope.size(plan.part, "part"), kernel.length)
+def _ends(kernel: _Kernel, length: int, part: Expr) -> tuple[Expr, Expr]:
+    """The first step of a part of `length` elements, and the one behind its last."""
+    start = part * kernel.scope.size(length, "part")
+    return start, build.minimum(start + kernel.scope.size(length, "part"), kernel.length)

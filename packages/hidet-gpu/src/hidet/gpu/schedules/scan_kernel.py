@@ -24,7 +24,7 @@ Read = Callable[[IRBuilder, Expr], Sequence[Expr]]
 Write = Callable[[IRBuilder, Expr, Sequence[Expr]], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Chunks:
     """How a row is walked along: `threads` share it, each takes `each` neighbouring elements at once.
 

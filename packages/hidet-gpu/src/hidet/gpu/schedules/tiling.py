@@ -79,7 +79,9 @@ def has_steps(extents: Extents) -> Constraint[Tiling]:
 
 def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...]) -> Space[Tiling]:
     """What may be chosen about a product without matrix units that any of `tiles` may cut."""
-    return Space((Knob("tile", tiles, "results of a block, and steps along k"), SPLIT_KNOB), Tiling, (has_steps(extents),))
+    return Space(
+        (Knob("tile", tiles, "results of a block, and steps along k"), SPLIT_KNOB), Tiling, (has_steps(extents),)
+    )
 
 
 def fastest_tiling(extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float]) -> Tiling:

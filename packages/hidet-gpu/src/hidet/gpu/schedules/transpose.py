@@ -27,8 +27,6 @@ from hidet.ir.visit import accesses
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.task import Task
 
-_ROWS = 8
-"""Warps of a block."""
 _WORD = 4
 """Bytes that a thread moves at once: banks of shared memory are as wide."""
 _LEAST = 16
@@ -97,9 +95,12 @@ def _lanes(task: Task, pointwise: Pointwise, axis: Var, reads: Sequence[Access])
     return 2 if is_even else 1
 
 
-def launch_transposed(builder: ProgramBuilder, task: Task, transposed: Transposed) -> None:
-    """Compute an output: words at once if every address is a multiple of 16 bytes, element by element otherwise."""
-    fast = _TileKernel(builder, task, transposed).launch()
+def launch_transposed(builder: ProgramBuilder, task: Task, transposed: Transposed, warps: int) -> None:
+    """Compute an output: words at once if every address is a multiple of 16 bytes, element by element otherwise.
+
+    warps: of a block, at most 32.
+    """
+    fast = _TileKernel(builder, task, transposed, warps).launch()
     if transposed.lanes == 1:
         builder.run(fast)
         return
@@ -109,12 +110,13 @@ def launch_transposed(builder: ProgramBuilder, task: Task, transposed: Transpose
         transposed.pointwise.epilogue.result,
     ]
     single = replace(transposed, lanes=1)
-    builder.run(builder.by_alignment(operands, fast, lambda: _TileKernel(builder, task, single).launch()))
+    builder.run(builder.by_alignment(operands, fast, lambda: _TileKernel(builder, task, single, warps).launch()))
 
 
 class _TileKernel:
-    def __init__(self, builder: ProgramBuilder, task: Task, transposed: Transposed) -> None:
+    def __init__(self, builder: ProgramBuilder, task: Task, transposed: Transposed, warps: int) -> None:
         self.builder, self.transposed, self.pointwise = builder, transposed, transposed.pointwise
+        self.warps = warps
         self.memory = PointwiseMemory(builder, task, transposed.pointwise)
         self.lanes, self.side = transposed.lanes, WARP * transposed.lanes
         # Rows of an odd number of words: neighbours along either axis lie in different banks.
@@ -154,13 +156,13 @@ class _TileKernel:
         self._write(k, tiles)
         function = Function(self.builder.name(), scope.params, k.body, kind="kernel")
         blocks = self.builder.size(dims.product(counts))
-        return self.builder.launch(function, self.memory.outer, scope.arguments, (blocks,), WARP * _ROWS)
+        return self.builder.launch(function, self.memory.outer, scope.arguments, (blocks,), WARP * self.warps)
 
     @contextmanager
     def _sweep(self, k: IRBuilder, along: Var, across: Var) -> Iterator[Var]:
         """Go through the tile, a warp along one axis, the warps across the other; gives the number of the latter."""
-        with k.for_range("step", self.side // _ROWS, kind="unroll") as step:
-            row = k.let("row", self.warp + step * _ROWS)
+        with k.for_range("step", self.side // self.warps, kind="unroll") as step:
+            row = k.let("row", self.warp + step * self.warps)
             k.declare(across, self.starts[across] + row)
             k.declare(along, self.starts[along] + self.column)
             with k.if_(build.logical_and(across < self.extents[across], along < self.extents[along])):
