@@ -47,8 +47,9 @@ _THREADS = (64, 128, 256, 512, 1024)
 class PointwiseShare:
     """How results are dealt out to threads.
 
-    elements: of a thread, for each output. threads: of a block. tile_warps: warps of a block that writes results through a tile, where tensors lie in different
-    orders; 0 computes them as others. Elements and threads are of blocks without a tile.
+    elements: of a thread, for each output. threads: of a block. tile_warps: warps of a block that writes results
+    through a tile, where tensors lie in different orders; 0 computes them as others. Elements and threads are of blocks
+    without a tile.
     """
 
     elements: Counts
