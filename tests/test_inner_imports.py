@@ -52,6 +52,7 @@ FIRST_USE: Mapping[str, set[str]] = {
 OPTIONAL: Mapping[str, set[str]] = {
     "onnx/bench.py": {"onnxruntime"},
     "onnx/decode_image.py": {"PIL.Image"},
+    "tuning/strategy_learned.py": {"lightgbm"},
 }
 
 # A private name that a version of torch lacks breaks what needs it, and nothing else.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hidet.errors import PluginError
+from hidet.errors import OptionError, PluginError
 from hidet.plugins import specs
 from hidet.plugins.host import HOOK_NAMES, discover
 from hidet.plugins.registry import PluginRecord, Registry
@@ -190,6 +190,21 @@ def test_hook_commands(install_plugin) -> None:
     assert discover("shout").command("shout") == specs.CommandSpec(
         name="shout", load="shout_commands:shout", doc="Shout."
     )
+
+
+def test_hook_tuning_strategies(install_plugin) -> None:
+    install_plugin(
+        "patient",
+        """
+        from hidet.plugins import StrategySpec
+        def hidet_tuning_strategies():
+            yield StrategySpec(name="patient.annealing", load="json:loads")
+        """,
+    )
+    registry = discover("patient")
+    assert registry.tuning_strategy("patient.annealing").resolve() is importlib.import_module("json").loads
+    with pytest.raises(OptionError, match="tuning strategy 'annealing' is unknown"):
+        registry.tuning_strategy("annealing")
 
 
 def test_hook_options(install_plugin) -> None:

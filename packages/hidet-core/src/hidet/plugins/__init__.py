@@ -24,6 +24,7 @@ from hidet.plugins.specs import (
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
+    StrategySpec,
     TargetSpec,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "PassSpec",
     "RewriteSpec",
     "ScheduleSpec",
+    "StrategySpec",
     "TargetSpec",
     "use",
     "without",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         PassSpec,
         RewriteSpec,
         ScheduleSpec,
+        StrategySpec,
         TargetSpec,
     )
     from hidet.schedule.rule import Choice
@@ -92,6 +93,11 @@ def hidet_commands(cli: CommandTable) -> None:
 @hookspec
 def hidet_options() -> Iterable[OptionSpec]:
     """Namespaced options, `options={"cuda.max_registers": 128}`; passes read them with `ctx.option(name)`."""
+
+
+@hookspec
+def hidet_tuning_strategies() -> Iterable[StrategySpec]:
+    """Ways to look for the fastest point of a schedule's space, which `hidet.tune(strategy="name")` follows."""
 
 
 @hookspec(firstresult=True)

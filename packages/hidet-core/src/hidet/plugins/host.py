@@ -45,6 +45,7 @@ from hidet.plugins.specs import (
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
+    StrategySpec,
     TargetSpec,
 )
 
@@ -305,6 +306,7 @@ def _registry(
         handlers=_table(tables, "handlers", HandlerSpec),
         commands=_table(tables, "commands", CommandSpec),
         options=_table(tables, "options", OptionSpec),
+        tuning_strategies=_table(tables, "tuning_strategies", StrategySpec),
         target_aliases=MappingProxyType(tables.target_aliases),
         owners=MappingProxyType(tables.owners),
         replaced=MappingProxyType(tables.replaced),

@@ -21,6 +21,7 @@ from hidet.plugins.specs import (
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
+    StrategySpec,
     TargetSpec,
 )
 
@@ -36,6 +37,7 @@ SPEC_KINDS: Mapping[str, tuple[str, type | None]] = {
     "handlers": ("handler", HandlerSpec),
     "commands": ("command", CommandSpec),
     "options": ("option", OptionSpec),
+    "tuning_strategies": ("tuning strategy", StrategySpec),
 }
 """Kind -> what one is called, class of its specs. The hook is `hidet_<kind>`. Class None: it lives in the compiler,
 which this package does not import; such a spec is anything with a name."""

@@ -23,6 +23,7 @@ from hidet.plugins.specs import (
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
+    StrategySpec,
     TargetedSpec,
     TargetKind,
     TargetSpec,
@@ -121,6 +122,7 @@ class Registry:
     handlers: Mapping[str, HandlerSpec]
     commands: Mapping[str, CommandSpec]
     options: Mapping[str, OptionSpec]
+    tuning_strategies: Mapping[str, StrategySpec]
     target_aliases: Mapping[str, str]
     owners: Mapping[tuple[str, str], Owner]
     replaced: Mapping[tuple[str, str], str]
@@ -190,6 +192,10 @@ class Registry:
     def command(self, name: str) -> CommandSpec:
         """The sub-command called `name`. Raises PluginError."""
         return self._find(self.commands, "command", name, PluginError)
+
+    def tuning_strategy(self, name: str) -> StrategySpec:
+        """The tuning strategy called `name`. Raises OptionError."""
+        return self._find(self.tuning_strategies, "tuning strategy", name, OptionError)
 
     def schedules_for(self, op: str, target: str) -> tuple[ScheduleSpec, ...]:
         """The rules to ask for a task anchored at `op`, best first; empty when none is registered."""

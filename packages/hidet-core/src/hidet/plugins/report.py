@@ -63,7 +63,7 @@ def print_plugins(registry: Registry, console: Console, *, is_verbose: bool) -> 
 
 
 def _offers(counts: Mapping[str, int], hooks: tuple[str, ...]) -> str:
-    many = {**{kind: kind for kind in SPEC_KINDS}, "intrinsics": "families of intrinsics"}
+    many = {**{kind: kind.replace("_", " ") for kind in SPEC_KINDS}, "intrinsics": "families of intrinsics"}
     offered = [f"{count} {SPEC_KINDS[kind][0] if count == 1 else many[kind]}" for kind, count in counts.items()]
     observed = [name for name in (hook.removeprefix("hidet_") for hook in hooks) if name not in SPEC_KINDS]
     return ", ".join(offered + observed) or "nothing"

@@ -434,6 +434,12 @@ class OptionSpec(NamedSpec):
         return value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategySpec(LoadedSpec):
+    """A way to look for the fastest point of a schedule's space. `load` names a function without arguments, or a class,
+    that gives a `hidet.tuning.Strategy`. Users name it: `hidet.tune(strategy="name")`, `--strategy name`."""
+
+
 @dataclass(slots=True)
 class CommandTable:
     """What `hidet_commands` fills: one per call of the hook, so a raising plug-in leaves nothing half registered."""

@@ -2,6 +2,7 @@
 
 tune(model)          measure, keep what is faster, and compile the model with it
 TuneReport           what that has found
+Strategy             how a space is searched
 Store                the choices on disk
 
 These are imported when they are first used: the plug-in module of this package is imported wherever hidet is.
@@ -16,18 +17,33 @@ from hidet.lazy import lazy_attributes
 if TYPE_CHECKING:
     from hidet.tuning.report import TaskReport, TuneReport
     from hidet.tuning.store import Entry, Store
-    from hidet.tuning.strategy import Strategy, SuccessiveHalving
+    from hidet.tuning.strategy import Measurement, Point, Problem, Strategy
+    from hidet.tuning.strategy_orders import SuccessiveHalving
     from hidet.tuning.tuner import tune
 
-__all__ = ["Entry", "Store", "Strategy", "SuccessiveHalving", "TaskReport", "TuneReport", "tune"]
+__all__ = [
+    "Entry",
+    "Measurement",
+    "Point",
+    "Problem",
+    "Store",
+    "Strategy",
+    "SuccessiveHalving",
+    "TaskReport",
+    "TuneReport",
+    "tune",
+]
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
         "Entry": "store",
         "Store": "store",
+        "Measurement": "strategy",
+        "Point": "strategy",
+        "Problem": "strategy",
         "Strategy": "strategy",
-        "SuccessiveHalving": "strategy",
+        "SuccessiveHalving": "strategy_orders",
         "TaskReport": "report",
         "TuneReport": "report",
         "tune": "tuner",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hidet.plugins.specs import OptionSpec
+from hidet.plugins.specs import OptionSpec, StrategySpec
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -35,6 +35,27 @@ def hidet_commands(cli: CommandTable) -> None:
     cli.add(
         "tune", load="hidet.tuning.command:tune_group", doc="Measure schedules of a model; look into what was kept."
     )
+
+
+def hidet_tuning_strategies() -> Iterable[StrategySpec]:
+    """The strategies of hidet-tune; the first one is taken where none is named."""
+    return [
+        StrategySpec(
+            name="halving",
+            load="hidet.tuning.strategy_orders:SuccessiveHalving",
+            doc="those that rules expect to be fast first; the better half is measured longer, and so on",
+        ),
+        StrategySpec(name="exhaustive", load="hidet.tuning.strategy_orders:Exhaustive", doc="every point"),
+        StrategySpec(name="random", load="hidet.tuning.strategy_orders:RandomSearch", doc="points by chance"),
+        StrategySpec(
+            name="evolution", load="hidet.tuning.strategy_evolution:Evolution", doc="variations of the best so far"
+        ),
+        StrategySpec(
+            name="learned",
+            load="hidet.tuning.strategy_learned:Learned",
+            doc="what measurements of this and other sizes teach; needs hidet-tune[learned]",
+        ),
+    ]
 
 
 def hidet_choose_schedule(

@@ -42,6 +42,7 @@ def tune_group() -> None:
 @click.option("--target", default="cpu", show_default=True, help="What to measure on.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; choices are for this number of them.")
 @store_option
+@click.option("--strategy", default="halving", show_default=True, help="How points are searched, by name.")
 @json_option
 def run(
     model: Path,
@@ -51,6 +52,7 @@ def run(
     target: str,
     threads: int | None,
     store: str,
+    strategy: str,
     as_json: bool,
 ) -> None:
     """Measure the schedules of MODEL, and keep those that are faster."""
@@ -62,6 +64,7 @@ def run(
         shapes=parse_shapes(shapes),
         values=parse_values(values),
         store=store,
+        strategy=strategy,
         progress=lambda line: click.echo(line, file=sys.stderr),
     )
     if as_json:

@@ -31,13 +31,12 @@ from hidet.schedule.claims import claims
 from hidet.schedule.rule import Choice
 from hidet.schedule.select import ScheduledTask
 from hidet.schedule.shared_programs import build
-from hidet.schedule.shortlist import space_of
 from hidet.schedule.task import Task, TaskKey
 from hidet.tuning.meaning import Meaning, is_stable, meaning_of, threads_of
 from hidet.tuning.measuring import Measurer
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.store import OFF, Entry, Store, store_path
-from hidet.tuning.strategy import Strategy, SuccessiveHalving
+from hidet.tuning.strategy import Point, Problem, Strategy, points_of, sizes_of, strategy_named
 from hidet.tuning.trial import Outcome, ProgramText, TaskMemory, Trial, memory_of, program_text, settings_of
 
 LEAST_GAIN = 0.02
@@ -63,7 +62,7 @@ def tune(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     values: Mapping[str, Any] | None = None,
     store: str = "",
-    strategy: Strategy | None = None,
+    strategy: Strategy | str = "halving",
     candidate_seconds: float = 10.0,
     progress: Callable[[str], None] | None = None,
 ) -> TuneReport:
@@ -73,7 +72,7 @@ def tune(
     inputs, random ones where there are none. Choices are for these sizes, this machine and this number of threads.
     budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again.
     store: its file; "" is the option tune.store, HIDET_TUNE_STORE, or a file beside the kernel cache.
-    strategy: in what order points are tried; None is `SuccessiveHalving()`.
+    strategy: how points are searched: a name (`hidet plugins -v` lists them), or a strategy itself.
     candidate_seconds: what a trial may take before it counts as one that never ends.
     progress: called with a line of text for each task.
     Ctrl-C ends the search: what was found is kept, and the model is compiled with it.
@@ -104,7 +103,7 @@ def tune(
         imported,
         Store(path),
         start + seconds,
-        strategy or SuccessiveHalving(),
+        strategy_named(strategy, imported.ctx.registry) if isinstance(strategy, str) else strategy,
         candidate_seconds,
         progress or _say_nothing,
     )
@@ -125,15 +124,17 @@ def _say_nothing(line: str) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """Parameters and their program."""
+    """Parameters and their program, and what strategies see of them."""
 
     params: str
     program: ProgramText
+    point: Point = field(default_factory=Point)
 
 
 @dataclass(slots=True, eq=False)
 class _Subject:
-    """A task that is tuned. seconds: of a call with the default; refused: by point."""
+    """A task that is tuned. best: parameters that an earlier call has chosen, "" for none; seconds: of a call with the
+    default; refused: by point."""
 
     task: Task
     rule: str
@@ -143,6 +144,7 @@ class _Subject:
     default: _Point
     points: list[_Point]
     size: int
+    best: str = ""
     seconds: float = 0.0
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -219,8 +221,8 @@ class _Session:
         choice = Choice(
             claim.spec.name, claim.rule, claim.match, claim.rule.default(claim.match, ctx), claim.spec.is_foreign
         )
-        space = {repr(params): params for params in space_of(claim.rule, claim.match, ctx)}
-        points = {text: params for text, params in space.items() if text != repr(choice.params) and is_stable(text)}
+        space = {repr(params): (params, point) for params, point in points_of(claim.rule, claim.match, ctx)}
+        points = {text: each for text, each in space.items() if text != repr(choice.params) and is_stable(text)}
         if not points:
             return skipped(note="its rule offers nothing to choose")
         meaning, memory = meaning_of(task, step.rule_name, ctx), memory_of(task)
@@ -238,14 +240,12 @@ class _Session:
                 points=entry.points,
                 is_stored=True,
             )
-        if entry is not None and entry.params in points:
-            # What was the best so far comes first, so that a short budget does not lose it.
-            points = {entry.params: points.pop(entry.params), **points}
         subject = _Subject(
             task, step.rule_name, uses, meaning, memory, _Point(repr(choice.params), default), [], len(points)
         )
+        subject.best = "" if entry is None else entry.params
         digests = {default.digest}
-        for text, params in points.items():
+        for text, (params, point) in points.items():
             built = attempt(partial(build, replace(choice, params=params), ctx))
             if isinstance(built, Failure):
                 error = built.error
@@ -256,7 +256,7 @@ class _Session:
                 subject.refused[text] = "the same program as by other parameters"
                 continue
             digests.add(program.digest)
-            subject.points.append(_Point(text, program))
+            subject.points.append(_Point(text, program, point))
         return subject if subject.points else _report(subject, note="no other parameters make another program")
 
     def _search(
@@ -306,14 +306,18 @@ class _Session:
                 subject.refused[point.params] = outcome.failure
             return outcome
 
-        def measure(place: int, rounds: int) -> float | None:
-            outcome = run(place, rounds, seed=0)
-            return None if outcome.failure else statistics.median(ratios(outcome))
+        def measure(places: Sequence[int], rounds: int) -> Mapping[int, float]:
+            timely = itertools.takewhile(lambda _: has_time(), places)
+            outcomes = {place: run(place, rounds, seed=0) for place in timely}
+            return {place: statistics.median(ratios(each)) for place, each in outcomes.items() if not each.failure}
 
         def has_time() -> bool:
             return time.monotonic() < end
 
-        best = self.strategy.search(len(subject.points), measure, has_time)
+        # What was the best so far comes first, so that a short budget does not lose it.
+        first = [place for place, each in enumerate(subject.points) if each.params == subject.best]
+        problem = Problem([each.point for each in subject.points], sizes_of(subject.task), first=first)
+        best = self.strategy.search(problem, measure, has_time)
         chosen, seconds, default_seconds = subject.default.params, subject.seconds, subject.seconds
         if best is not None:
             # On inputs and by rounds that have not chosen it.
