@@ -27,7 +27,8 @@ class First:
     """Measures the first point and no other."""
 
     def search(self, problem, measure, has_time):
-        print("acme.first searches", len(problem.points), "points on", problem.sizes, list(problem.points[0].knobs), file=sys.stderr)
+        (point, *others), knobs = problem.points, list(problem.points[0].knobs)
+        print("acme.first searches", 1 + len(others), "points on", problem.sizes, knobs, file=sys.stderr)
         return next(iter(measure([0], 3)), None)
 '''
 

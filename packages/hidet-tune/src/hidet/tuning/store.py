@@ -136,9 +136,10 @@ class Store:
         _read.cache_clear()
 
     def clear(self) -> int:
-        """Delete all entries. Returns how many there were."""
+        """Delete all entries, and what strategies have learned from. Returns how many entries there were."""
         if not self.path.exists():
             return 0
+        self._run(lambda connection: connection.execute("DROP TABLE IF EXISTS measurements"))
         count = self._run(lambda connection: connection.execute("DELETE FROM choices").rowcount)
         _read.cache_clear()
         return count

@@ -36,7 +36,8 @@ from hidet.tuning.meaning import Meaning, is_stable, meaning_of, threads_of
 from hidet.tuning.measuring import Measurer
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.store import OFF, Entry, Store, store_path
-from hidet.tuning.strategy import Point, Problem, Strategy, points_of, sizes_of, strategy_named
+from hidet.tuning.strategy import Measurement, Point, Problem, Strategy, points_of, sizes_of, strategy_named
+from hidet.tuning.strategy_history import History
 from hidet.tuning.trial import Outcome, ProgramText, TaskMemory, Trial, memory_of, program_text, settings_of
 
 LEAST_GAIN = 0.02
@@ -306,18 +307,27 @@ class _Session:
                 subject.refused[point.params] = outcome.failure
             return outcome
 
+        measured: dict[int, float] = {}
+
         def measure(places: Sequence[int], rounds: int) -> Mapping[int, float]:
             timely = itertools.takewhile(lambda _: has_time(), places)
             outcomes = {place: run(place, rounds, seed=0) for place in timely}
-            return {place: statistics.median(ratios(each)) for place, each in outcomes.items() if not each.failure}
+            found = {place: statistics.median(ratios(each)) for place, each in outcomes.items() if not each.failure}
+            measured.update(found)
+            return found
 
         def has_time() -> bool:
             return time.monotonic() < end
 
         # What was the best so far comes first, so that a short budget does not lose it.
         first = [place for place, each in enumerate(subject.points) if each.params == subject.best]
-        problem = Problem([each.point for each in subject.points], sizes_of(subject.task), first=first)
+        history, sizes = History(self.store.path), sizes_of(subject.task)
+        problem = Problem([each.point for each in subject.points], sizes, history.known(subject.meaning), first)
         best = self.strategy.search(problem, measure, has_time)
+        history.add(
+            subject.meaning,
+            (Measurement(sizes, subject.points[place].point.knobs, ratio) for place, ratio in measured.items()),
+        )
         chosen, seconds, default_seconds = subject.default.params, subject.seconds, subject.seconds
         if best is not None:
             # On inputs and by rounds that have not chosen it.

@@ -1,0 +1,78 @@
+"""Measurements of points: kept by rule and machine, for searches on other sizes."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import hidet.tuning.strategy_history
+from hidet.tuning.meaning import Meaning
+from hidet.tuning.store import Entry, Store
+from hidet.tuning.strategy import Measurement
+from hidet.tuning.strategy_history import History
+
+MEANING = Meaning("ab12", "f32[8]", "cpu", "rule", "1.0")
+FIRST, SECOND = Measurement((8, 8), {"m": 16, "unit": "mma"}, 0.5), Measurement((8, 8), {"m": 32, "unit": "fma"}, 1.5)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "choices.sqlite")
+
+
+def test_measurements_come_back_for_other_tasks_of_the_rule(history) -> None:
+    history.add(MEANING, [FIRST, SECOND])
+    assert history.known(replace(MEANING, task="cd34", sizes="f32[9]")) == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("other", [{"rule": "another"}, {"version": "2.0"}, {"arch": "cuda"}])
+def test_measurements_are_of_a_rule_its_version_and_a_machine(history, other) -> None:
+    history.add(MEANING, [FIRST])
+    assert history.known(replace(MEANING, **other)) == []
+
+
+def test_the_last_measurement_of_a_point_counts(history) -> None:
+    history.add(MEANING, [FIRST, SECOND])
+    history.add(MEANING, [replace(FIRST, ratio=0.7)])
+    assert history.known(MEANING) == [SECOND, replace(FIRST, ratio=0.7)]
+
+
+def test_the_oldest_measurements_are_forgotten(history, monkeypatch) -> None:
+    monkeypatch.setattr(hidet.tuning.strategy_history, "MOST_ROWS", 3)
+    for m in range(5):
+        history.add(MEANING, [replace(FIRST, knobs={"m": m})])
+    assert [each.knobs["m"] for each in history.known(MEANING)] == [2, 3, 4]
+
+
+def test_a_store_without_measurements_has_none_and_choices_stay(history) -> None:
+    assert history.known(MEANING) == [] and not history.path.exists()
+    entry = Entry(MEANING, "square(f32[8])", "16", "8", 2e-6, 1e-6, 3, 3)
+    Store(history.path).put([entry])
+    assert history.known(MEANING) == []
+    history.add(MEANING, [FIRST])
+    assert Store(history.path).entries() == [entry]
+
+
+def test_rows_that_are_no_measurements_are_left_out(history) -> None:
+    history.add(MEANING, [FIRST])
+    with sqlite3.connect(history.path) as connection:
+        rule = (MEANING.arch, MEANING.rule, MEANING.version, "task")
+        for row in (
+            ("[8]", "{", 1.0),
+            ("8", "{}", 1.0),
+            ("[8]", "[]", 1.0),
+            ("[8]", '{"m": [1]}', 1.0),
+            ("[8]", "{}", -1.0),
+        ):
+            connection.execute("INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?)", (*rule, *row))
+    connection.close()
+    assert history.known(MEANING) == [FIRST]
+
+
+def test_clearing_the_store_forgets_measurements(history) -> None:
+    history.add(MEANING, [FIRST])
+    Store(history.path).clear()
+    assert history.known(MEANING) == []
