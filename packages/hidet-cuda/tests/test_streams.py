@@ -12,6 +12,7 @@ import pytest
 
 import hidet
 from hidet.cuda import devices
+from hidet.cuda.memory import memory_at
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
 from hidet.errors import LaunchError
 
@@ -47,6 +48,14 @@ def test_a_stream_goes_with_its_object_and_a_foreign_one_stays(fake: FakeDriver)
     hidet.cuda.ExternalStream(77)
     gc.collect()
     assert fake.log == [("destroy", handle)]
+
+
+def test_memory_of_a_device_tells_how_long_the_device_works(fake: FakeDriver) -> None:
+    memory, streams = memory_at(0), []
+    assert memory.time(streams.append) == 1.5e-3
+    (stream,) = streams
+    assert [entry[0::2] for entry in fake.log if entry[0] == "records"] == [("records", stream)] * 2
+    assert (memory.description, memory.cache_bytes) == ("Fake GPU, sm_80, at most 0 MHz, memory at most 0 MHz", 1)
 
 
 def test_time_passes_between_events_that_keep_time(fake: FakeDriver) -> None:

@@ -73,6 +73,14 @@ class DeviceMemory(Protocol):
     def name(self) -> str:
         """Name of the device, as torch has it: "cuda:0"."""
 
+    @property
+    def description(self) -> str:
+        """The device's model and the clocks that are known of it, for people: "NVIDIA H200, at most 1980 MHz"."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the largest cache between memory and processors, which repeated calls on the same tensors read."""
+
     def upload(self, array: Any) -> tuple[object, int]:
         """A copy of a numpy array: its owner, which keeps it alive, and its address."""
 
@@ -97,6 +105,10 @@ class DeviceMemory(Protocol):
 
     def capture(self, run: Callable[[int], None]) -> DeviceWork:
         """What `run` puts into the stream it is given, recorded instead of done."""
+
+    def time(self, run: Callable[[int], object]) -> float:
+        """Seconds by the device's own clock that it takes for what `run` puts into the stream it is given; waits for
+        it."""
 
     def finish(self, stream: int) -> None:
         """Wait until the work in a stream is done. The error of the kernel that failed, where one did."""

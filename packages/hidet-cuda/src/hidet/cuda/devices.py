@@ -146,6 +146,9 @@ class DeviceProperties:
     memory_bus_bits: int
 
 
+L2_CACHE = 38
+"""Number of CUdevice_attribute: bytes of the L2 cache."""
+
 # Numbers of CUdevice_attribute by the property they are.
 _ATTRIBUTES = {
     "multiprocessors": 16,
@@ -155,7 +158,7 @@ _ATTRIBUTES = {
     "multiprocessor_threads": 39,
     "multiprocessor_shared_memory": 81,
     "multiprocessor_registers": 82,
-    "l2_cache": 38,
+    "l2_cache": L2_CACHE,
     "clock": 13,
     "memory_clock": 36,
     "memory_bus_bits": 37,

@@ -10,8 +10,9 @@ from typing import Any
 
 from hidet.cuda.adapter import ArrayAdapter, StreamMemory, place_array
 from hidet.cuda.arrays import DeviceArray, download_array
-from hidet.cuda.devices import Device, device_at
+from hidet.cuda.devices import L2_CACHE, Device, device_at, properties
 from hidet.cuda.graphs import RecordedWork, graph_of, is_capturing, keep_for_graph, record_work
+from hidet.cuda.streams import Event, Stream
 from hidet.errors import DeviceOutOfMemory
 
 
@@ -30,6 +31,20 @@ class CudaMemory:
     def name(self) -> str:
         """As torch names it."""
         return self.device.name
+
+    @property
+    def description(self) -> str:
+        """Name, architecture and highest clocks: what the device runs at now is known to NVIDIA's tools alone."""
+        found = properties(self.device.index)
+        return (
+            f"{found.name}, {found.architecture}, at most {found.clock / 1e3:.0f} MHz, memory at most "
+            f"{found.memory_clock / 1e3:.0f} MHz"
+        )
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the L2 cache."""
+        return self.device.driver.attribute(self.device.handle, L2_CACHE)
 
     def upload(self, array: Any) -> tuple[object, int]:
         """A copy of a numpy array: its owner and its address."""
@@ -73,6 +88,15 @@ class CudaMemory:
     def capture(self, run: Callable[[int], None]) -> RecordedWork:
         """What `run` puts into the stream it is given, recorded instead of done."""
         return record_work(self.device, run)
+
+    def time(self, run: Callable[[int], object]) -> float:
+        """Seconds between an event before what `run` puts into a stream and one behind it."""
+        stream = Stream(self.device)
+        start, end = (Event(timing=True, device=self.device) for _ in range(2))
+        start.record(stream)
+        run(stream.handle)
+        end.record(stream)
+        return start.elapsed_time(end) / 1e3
 
     def finish(self, stream: int) -> None:
         """Wait for a stream."""
