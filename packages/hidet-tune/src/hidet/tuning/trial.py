@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.compute.definition import Definition
 from hidet.context import CompileContext
 from hidet.graph.types import TensorType
@@ -24,12 +24,17 @@ from hidet.schedule.task import Task
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """A program of fixed sizes. digest: what programs that do the same share."""
+    """A program of fixed sizes. code: what programs share that have the same module."""
 
     module: str
     arguments: tuple[int, ...]
     scratch: tuple[int, ...]
-    digest: str
+    code: str
+
+    @property
+    def digest(self) -> str:
+        """What programs share that do the same."""
+        return f"{self.code} {self.arguments} {self.scratch}"
 
 
 def program_text(program: Program) -> ProgramText | None:
@@ -38,8 +43,7 @@ def program_text(program: Program) -> ProgramText | None:
     scratch = tuple(size for size in program.scratch if isinstance(size, int))
     if (len(arguments), len(scratch)) != (len(program.arguments), len(program.scratch)):
         return None
-    digest = f"{structural_hash(program.module)} {arguments} {scratch}"
-    return ProgramText(print_module(program.module), arguments, scratch, digest)
+    return ProgramText(print_module(program.module), arguments, scratch, structural_hash(program.module))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,11 @@ class Buffer:
     dtype: str
     elements: int
     bound: int = 2
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it."""
+        return self.elements * dtypes.dtype(self.dtype).numpy().itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +142,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a measuring process compiles and runs programs."""
+    """How a measuring process compiles and runs programs. target: "cpu", or with the number of a device, "cuda:1"."""
 
     target: str
     threads: int
@@ -143,7 +152,8 @@ class Settings:
 def settings_of(ctx: CompileContext, threads: int) -> Settings:
     """Those of a compilation, of options those that code generation may read."""
     given = {name: value for name, value in ctx.options.plugin_options.items() if not name.startswith("tune.")}
-    return Settings(ctx.target.name, threads, given)
+    target, number = ctx.target, ctx.target.device.partition(":")[2]
+    return Settings(f"{target.name}:{number}" if number else target.name, threads, given)
 
 
 def trial_from(given: Mapping[str, Any]) -> Trial:
@@ -156,12 +166,13 @@ def trial_from(given: Mapping[str, Any]) -> Trial:
             tuple((output, source) for output, source in memory["in_place"]),
             memory["terms"],
         ),
-        _program_from(given["default"]),
-        None if candidate is None else _program_from(candidate),
+        program_from(given["default"]),
+        None if candidate is None else program_from(candidate),
         given["rounds"],
         given["seed"],
     )
 
 
-def _program_from(given: Mapping[str, Any]) -> ProgramText:
-    return ProgramText(given["module"], tuple(given["arguments"]), tuple(given["scratch"]), given["digest"])
+def program_from(given: Mapping[str, Any]) -> ProgramText:
+    """The program that `dataclasses.asdict` and JSON made this of."""
+    return ProgramText(given["module"], tuple(given["arguments"]), tuple(given["scratch"]), given["code"])

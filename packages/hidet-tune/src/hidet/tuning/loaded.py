@@ -1,0 +1,98 @@
+"""Programs of trials as code that is ready to be called."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from hidet.compiler.binaries import compile_modules
+from hidet.context import CompileContext
+from hidet.host.units import CompileUnit
+from hidet.ir.parser import parse_module
+from hidet.ir.structural import structural_hash
+from hidet.ir.table_entry import with_table_entries
+from hidet.ir.verify import verify_module
+from hidet.target import Binary
+from hidet.tuning.trial import ProgramText
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedProgram:
+    """A program in memory.
+
+    call: takes a table and, on a device, a stream. spilled: bytes a thread that did not fit into registers, of the
+    kernel with the most of them. code: keeps the program loaded.
+    """
+
+    text: ProgramText
+    call: Callable[..., object]
+    spilled: int
+    code: object
+
+    def table(self, addresses: Sequence[int]) -> bytes:
+        """What a call reads. addresses: of inputs, outputs and scratch memory."""
+        arguments = self.text.arguments
+        return struct.pack(f"<{len(addresses)}Q{len(arguments)}q", *addresses, *arguments)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compiled:
+    binaries: list[Binary]
+    entry: str
+
+
+class Loader:
+    """Compiles modules of programs, some of them ahead by threads, and loads them. threads: 0 to compile nothing ahead.
+
+    A module is compiled once for all programs that differ in their arguments alone.
+    """
+
+    def __init__(self, ctx: CompileContext, threads: int) -> None:
+        self._ctx = ctx
+        self._threads = ThreadPoolExecutor(threads) if threads else None
+        self._compiled: dict[str, Future[_Compiled]] = {}
+        self._rows = ctx.registry.intrinsic_rows()
+
+    def prepare(self, programs: Iterable[ProgramText]) -> None:
+        """Compile programs in the background instead of those that an earlier call has asked for and nobody has begun
+        with."""
+        if self._threads is None:
+            return
+        self._compiled = {digest: future for digest, future in self._compiled.items() if not future.cancel()}
+        for program in programs:
+            if program.code not in self._compiled:
+                self._compiled[program.code] = self._threads.submit(self._compile, program)
+
+    def load(self, program: ProgramText) -> LoadedProgram:
+        """A program in memory. The errors of parser, verifier and target for one that cannot be had."""
+        found = self._compiled.get(program.code)
+        if found is None or found.cancel():
+            self._compiled[program.code] = found = Future()
+            try:
+                found.set_result(self._compile(program))
+            except Exception as error:  # noqa: BLE001  # whoever asks for this module again gets it again
+                found.set_exception(error)
+        compiled = found.result()
+        code = self._ctx.target.load(compiled.binaries, self._ctx.cache)
+        usage = [each for binary in compiled.binaries for each in self._ctx.target.usage(binary).values()]
+        return LoadedProgram(
+            program,
+            code.function(compiled.entry, self._ctx.options.threads),
+            max((kernel.spill_bytes for kernel in usage), default=0),
+            code,
+        )
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+
+    def _compile(self, program: ProgramText) -> _Compiled:
+        module = parse_module(program.module, self._rows)
+        verify_module(module)
+        complete, entries = with_table_entries(module)
+        unit = CompileUnit(complete, structural_hash(complete), effort=3)
+        binaries, _ = compile_modules({complete.entry: unit}, self._ctx)
+        return _Compiled(binaries, entries[module.entry])

@@ -1,0 +1,107 @@
+"""Trials, run: what a candidate computes is held against the default's results, then both are timed in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from hidet import dtypes
+from hidet.tuning.loaded import LoadedProgram, Loader
+from hidet.tuning.results import Array, difference
+from hidet.tuning.trial import Buffer, Outcome, TaskMemory, Trial
+
+TURN = 1e-3
+"""Seconds of calls in a turn, at least one call."""
+
+
+class Calls(Protocol):
+    """Calls of a program on memory of its own."""
+
+    def run(self) -> None:
+        """Call it once, and wait until it has ended."""
+
+    def results(self) -> list[Array]:
+        """Copies of the outputs, flat, as the calls so far have left them."""
+
+    def seconds(self) -> float:
+        """How long a call takes, by one turn of calls."""
+
+
+MakeCalls = Callable[[LoadedProgram, TaskMemory, Sequence[Array]], Calls]
+"""Memory with copies of inputs, and calls of a program on it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Default:
+    """The default of a task: its spilled bytes, calls and results on inputs made from a seed."""
+
+    key: tuple[str, TaskMemory, int]
+    inputs: list[Array]
+    spilled: int
+    calls: Calls
+    results: list[Array]
+
+
+class Runner:
+    """Runs trials one after the other. What the default has computed is kept for the next trial of its task."""
+
+    def __init__(self, loader: Loader, make_calls: MakeCalls) -> None:
+        self._loader = loader
+        self._make_calls = make_calls
+        self._default: _Default | None = None
+
+    def run(self, trial: Trial) -> Outcome:
+        """The outcome. What a program raises is the caller's."""
+        default = self._default_of(trial)
+        compared = [default.calls]
+        if trial.candidate is not None:
+            program = self._loader.load(trial.candidate)
+            if program.spilled > default.spilled:
+                # Local memory is slow memory: such a program is measured where the default is one itself alone.
+                reason = f"{program.spilled} bytes a thread do not fit into registers, {default.spilled} of the default"
+                return Outcome(failure=f"spills: {reason}")
+            candidate = self._make_calls(program, trial.memory, default.inputs)
+            candidate.run()
+            failure = difference(default.results, candidate.results(), trial.memory.terms)
+            if failure:
+                return Outcome(failure=failure)
+            compared.append(candidate)
+        seconds: list[list[float]] = [[] for _ in compared]
+        order = list(range(len(compared)))
+        for number in range(trial.rounds):
+            # Whoever comes first in a round comes last in the next one.
+            for place in order if number % 2 == 0 else reversed(order):
+                seconds[place].append(compared[place].seconds())
+        if trial.candidate is not None and not trial.memory.in_place:
+            failure = difference(default.results, compared[-1].results(), trial.memory.terms)
+            if failure:
+                return Outcome(failure=f"{failure}, after right ones at first")
+        return Outcome(tuple(seconds[0]), tuple(seconds[1]) if trial.candidate is not None else ())
+
+    def _default_of(self, trial: Trial) -> _Default:
+        key = (trial.default.digest, trial.memory, trial.seed)
+        if self._default is None or self._default.key != key:
+            self._default = None  # before memory is asked for that another task's may be in the way of
+            generator = np.random.default_rng(trial.seed)
+            inputs = [_random(buffer, generator) for buffer in trial.memory.inputs]
+            program = self._loader.load(trial.default)
+            calls = self._make_calls(program, trial.memory, inputs)
+            calls.run()
+            self._default = _Default(key, inputs, program.spilled, calls, calls.results())
+        return self._default
+
+
+def unwritten(buffer: Buffer) -> Array:
+    """An output before a call, all bits set: NaN in floats."""
+    dtype = dtypes.dtype(buffer.dtype).numpy()
+    return np.full(buffer.elements * dtype.itemsize, 0xFF, np.uint8).view(dtype)
+
+
+def _random(buffer: Buffer, generator: np.random.Generator) -> Array:
+    dtype = dtypes.dtype(buffer.dtype)
+    if dtype.is_float:
+        return generator.standard_normal(buffer.elements).astype(dtype.numpy())
+    return generator.integers(0, 2 if dtype.is_bool else buffer.bound, buffer.elements).astype(dtype.numpy())
