@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from hidet.errors import PluginError
+from hidet.plugins import PLUGIN_API, ExecutorSpec, use
+from hidet.tuning.executor import executor_named
+from hidet.tuning.store import Store
+
 MODEL = "graph g(%x: f32[64, 512]):\n  %0: f32[64, 512] = softmax(%x, axis=1)\n  return %0\n"
 STRATEGY = '''
 import sys
@@ -31,6 +36,42 @@ class First:
         print("acme.first searches", 1 + len(others), "points on", problem.sizes, knobs, file=sys.stderr)
         return next(iter(measure([0], 3)), None)
 '''
+EXECUTOR = '''
+import sys
+
+from hidet.plugins import ExecutorSpec
+
+HIDET_API = 1
+
+
+def hidet_tuning_executors():
+    yield ExecutorSpec(name="acme.pretend", load="acme_fleet._plugin:Pretend")
+
+
+class Pretend:
+    """Says of every candidate that it takes half the time of the default."""
+
+    device = "a pretended device"
+
+    def __init__(self, settings, seconds):
+        from hidet.tuning import Outcome
+
+        self.settings, self.outcome = settings, Outcome
+
+    def __enter__(self):
+        print("acme.pretend begins for", self.settings.target, file=sys.stderr)
+        return self
+
+    def __exit__(self, *error):
+        print("acme.pretend ends", file=sys.stderr)
+
+    def announce(self, trials):
+        print("acme.pretend expects", len(trials), file=sys.stderr)
+
+    def run(self, trial, most=None):
+        assert isinstance(trial.default.module, str)
+        return self.outcome((2e-3,) * trial.rounds, () if trial.candidate is None else (1e-3,) * trial.rounds)
+'''
 
 
 def tuned(site: Path, folder: Path, *arguments: str) -> tuple[dict[str, object], str]:
@@ -51,3 +92,25 @@ def test_a_strategy_of_a_wheel_is_found_and_used(wheel_of, tmp_path) -> None:
     task, said = tuned(wheel_of("acme-search", {"_plugin.py": STRATEGY}), tmp_path, "--strategy", "acme.first")
     assert "acme.first searches 2 points on (64, 512, 64, 512) ['item_elements']" in said
     assert (task["tried"], task["points"]) == (1, 2)
+
+
+@pytest.mark.slow
+def test_an_executor_of_a_wheel_is_found_and_used(wheel_of, tmp_path) -> None:
+    site = wheel_of("acme-fleet", {"_plugin.py": EXECUTOR})
+    _, said = tuned(site, tmp_path, "--executor", "acme.pretend")
+    first, *_, last = [line for line in said.splitlines() if line.startswith("acme.pretend")]
+    assert (first, last) == ("acme.pretend begins for cpu", "acme.pretend ends")
+    assert "acme.pretend expects 2" in said
+    (entry,) = Store(tmp_path / "choices.sqlite").entries()
+    assert entry.default_seconds in (1e-3, 2e-3)
+
+
+def test_what_a_plugin_names_as_an_executor_has_to_be_callable() -> None:
+    class Wrong:
+        HIDET_API = PLUGIN_API
+
+        def hidet_tuning_executors(self):
+            yield ExecutorSpec(name="wrong", load="math:pi")
+
+    with use(Wrong) as registry, pytest.raises(PluginError, match=r"'wrong' is 3\.14.*, which cannot be called"):
+        executor_named("wrong", registry)

@@ -207,6 +207,21 @@ def test_hook_tuning_strategies(install_plugin) -> None:
         registry.tuning_strategy("annealing")
 
 
+def test_hook_tuning_executors(install_plugin) -> None:
+    install_plugin(
+        "fleet",
+        """
+        from hidet.plugins import ExecutorSpec
+        def hidet_tuning_executors():
+            yield ExecutorSpec(name="fleet.ships", load="json:loads")
+        """,
+    )
+    registry = discover("fleet")
+    assert registry.tuning_executor("fleet.ships").resolve() is importlib.import_module("json").loads
+    with pytest.raises(OptionError, match="tuning executor 'ships' is unknown"):
+        registry.tuning_executor("ships")
+
+
 def test_hook_options(install_plugin) -> None:
     install_plugin(
         "knobs",

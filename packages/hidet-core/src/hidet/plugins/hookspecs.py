@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import (
         CommandTable,
+        ExecutorSpec,
         FrontendSpec,
         HandlerSpec,
         OptionSpec,
@@ -98,6 +99,11 @@ def hidet_options() -> Iterable[OptionSpec]:
 @hookspec
 def hidet_tuning_strategies() -> Iterable[StrategySpec]:
     """Ways to look for the fastest point of a schedule's space, which `hidet.tune(strategy="name")` follows."""
+
+
+@hookspec
+def hidet_tuning_executors() -> Iterable[ExecutorSpec]:
+    """Where programs that are tuned are compiled and measured: `hidet.tune(executor="name")`."""
 
 
 @hookspec(firstresult=True)

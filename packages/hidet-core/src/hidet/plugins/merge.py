@@ -15,6 +15,7 @@ from hidet.plugins.specs import (
     OWN_COMMANDS,
     TASKS_WITHOUT_OPERATOR,
     CommandSpec,
+    ExecutorSpec,
     FrontendSpec,
     HandlerSpec,
     OptionSpec,
@@ -38,6 +39,7 @@ SPEC_KINDS: Mapping[str, tuple[str, type | None]] = {
     "commands": ("command", CommandSpec),
     "options": ("option", OptionSpec),
     "tuning_strategies": ("tuning strategy", StrategySpec),
+    "tuning_executors": ("tuning executor", ExecutorSpec),
 }
 """Kind -> what one is called, class of its specs. The hook is `hidet_<kind>`. Class None: it lives in the compiler,
 which this package does not import; such a spec is anything with a name."""

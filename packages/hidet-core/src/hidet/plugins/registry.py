@@ -16,6 +16,7 @@ from hidet.plugins.specs import (
     ANY,
     FAMILY,
     CommandSpec,
+    ExecutorSpec,
     FrontendSpec,
     HandlerSpec,
     Level,
@@ -123,6 +124,7 @@ class Registry:
     commands: Mapping[str, CommandSpec]
     options: Mapping[str, OptionSpec]
     tuning_strategies: Mapping[str, StrategySpec]
+    tuning_executors: Mapping[str, ExecutorSpec]
     target_aliases: Mapping[str, str]
     owners: Mapping[tuple[str, str], Owner]
     replaced: Mapping[tuple[str, str], str]
@@ -196,6 +198,10 @@ class Registry:
     def tuning_strategy(self, name: str) -> StrategySpec:
         """The tuning strategy called `name`. Raises OptionError."""
         return self._find(self.tuning_strategies, "tuning strategy", name, OptionError)
+
+    def tuning_executor(self, name: str) -> ExecutorSpec:
+        """The tuning executor called `name`. Raises OptionError."""
+        return self._find(self.tuning_executors, "tuning executor", name, OptionError)
 
     def schedules_for(self, op: str, target: str) -> tuple[ScheduleSpec, ...]:
         """The rules to ask for a task anchored at `op`, best first; empty when none is registered."""

@@ -440,6 +440,13 @@ class StrategySpec(LoadedSpec):
     that gives a `hidet.tuning.Strategy`. Users name it: `hidet.tune(strategy="name")`, `--strategy name`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorSpec(LoadedSpec):
+    """Where programs that are tuned are compiled and measured. `load` names a class or a function that makes a
+    `hidet.tuning.Executor` of its `Settings` and the seconds that a trial may take. Users name it:
+    `hidet.tune(executor="name")`, `--executor name`."""
+
+
 @dataclass(slots=True)
 class CommandTable:
     """What `hidet_commands` fills: one per call of the hook, so a raising plug-in leaves nothing half registered."""

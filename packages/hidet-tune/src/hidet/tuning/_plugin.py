@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hidet.plugins.specs import OptionSpec, StrategySpec
+from hidet.plugins.specs import ExecutorSpec, OptionSpec, StrategySpec
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -55,6 +55,13 @@ def hidet_tuning_strategies() -> Iterable[StrategySpec]:
             load="hidet.tuning.strategy_learned:Learned",
             doc="what measurements of this and other sizes teach; needs hidet-tune[learned]",
         ),
+    ]
+
+
+def hidet_tuning_executors() -> Iterable[ExecutorSpec]:
+    """The executors of hidet-tune."""
+    return [
+        ExecutorSpec(name="local", load="hidet.tuning.executor:LocalExecutor", doc="a process of this machine"),
     ]
 
 

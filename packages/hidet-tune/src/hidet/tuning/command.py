@@ -43,6 +43,7 @@ def tune_group() -> None:
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; choices are for this number of them.")
 @store_option
 @click.option("--strategy", default="halving", show_default=True, help="How points are searched, by name.")
+@click.option("--executor", default="local", show_default=True, help="Where programs are measured, by name.")
 @json_option
 def run(
     model: Path,
@@ -53,6 +54,7 @@ def run(
     threads: int | None,
     store: str,
     strategy: str,
+    executor: str,
     as_json: bool,
 ) -> None:
     """Measure the schedules of MODEL, and keep those that are faster."""
@@ -65,6 +67,7 @@ def run(
         values=parse_values(values),
         store=store,
         strategy=strategy,
+        executor=executor,
         progress=lambda line: click.echo(line, file=sys.stderr),
     )
     if as_json:

@@ -32,8 +32,8 @@ from hidet.schedule.rule import Choice
 from hidet.schedule.select import ScheduledTask
 from hidet.schedule.shared_programs import build
 from hidet.schedule.task import Task, TaskKey
+from hidet.tuning.executor import Executor, MakeExecutor, executor_named
 from hidet.tuning.meaning import Meaning, is_stable, meaning_of, threads_of
-from hidet.tuning.measuring import Measurer
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.store import OFF, Entry, Store, store_path
 from hidet.tuning.strategy import Measurement, Point, Problem, Strategy, points_of, sizes_of, strategy_named
@@ -64,6 +64,7 @@ def tune(
     values: Mapping[str, Any] | None = None,
     store: str = "",
     strategy: Strategy | str = "halving",
+    executor: MakeExecutor | str = "local",
     candidate_seconds: float = 10.0,
     progress: Callable[[str], None] | None = None,
 ) -> TuneReport:
@@ -74,6 +75,7 @@ def tune(
     budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again.
     store: its file; "" is the option tune.store, HIDET_TUNE_STORE, or a file beside the kernel cache.
     strategy: how points are searched: a name (`hidet plugins -v` lists them), or a strategy itself.
+    executor: where programs are compiled and measured: a name, or a function that makes an executor.
     candidate_seconds: what a trial may take before it counts as one that never ends.
     progress: called with a line of text for each task.
     Ctrl-C ends the search: what was found is kept, and the model is compiled with it.
@@ -105,6 +107,7 @@ def tune(
         Store(path),
         start + seconds,
         strategy_named(strategy, imported.ctx.registry) if isinstance(strategy, str) else strategy,
+        executor_named(executor, imported.ctx.registry) if isinstance(executor, str) else executor,
         candidate_seconds,
         progress or _say_nothing,
     )
@@ -163,6 +166,7 @@ class _Session:
     store: Store
     end: float
     strategy: Strategy
+    make_executor: MakeExecutor
     candidate_seconds: float
     progress: Callable[[str], None]
 
@@ -182,8 +186,8 @@ class _Session:
         found: list[Entry] = []
         settings = settings_of(self.imported.ctx, threads_of(self.imported.ctx))
         try:
-            with Measurer(settings, self.candidate_seconds) as measurer:
-                self._search(subjects, reports, measurer, found, self.end - _MODEL_SHARE * budget)
+            with self.make_executor(settings, self.candidate_seconds) as executor:
+                self._search(subjects, reports, executor, found, self.end - _MODEL_SHARE * budget)
         except KeyboardInterrupt:
             is_interrupted = True
             for subject in subjects:
@@ -264,7 +268,7 @@ class _Session:
         self,
         subjects: list[_Subject],
         reports: dict[TaskKey, TaskReport],
-        measurer: Measurer,
+        executor: Executor,
         found: list[Entry],
         end: float,
     ) -> None:
@@ -274,7 +278,7 @@ class _Session:
             if time.monotonic() >= end:
                 reports[subject.task.key] = _report(subject, note=_NO_TIME)
                 continue
-            outcome = measurer.run(Trial(subject.memory, subject.default.program, None, rounds=3))
+            outcome = executor.run(Trial(subject.memory, subject.default.program, None, rounds=3))
             if outcome.failure:
                 note = f"its default program cannot be measured: {outcome.failure}"
                 reports[subject.task.key] = _report(subject, note=note)
@@ -287,21 +291,21 @@ class _Session:
             if now >= end:
                 reports[subject.task.key] = _report(subject, note=_NO_TIME)
                 continue
-            entry = self._tuned(subject, measurer, now + (end - now) * subject.share / rest)
+            entry = self._tuned(subject, executor, now + (end - now) * subject.share / rest)
             self.store.put([entry])
             found.append(entry)
             report = _report(subject, entry)
             reports[subject.task.key] = report
             self.progress(f"[{number + 1}/{len(left)}] {report}")
 
-    def _tuned(self, subject: _Subject, measurer: Measurer, end: float) -> Entry:
+    def _tuned(self, subject: _Subject, executor: Executor, end: float) -> Entry:
         """What is best for a task, as far as time allows."""
         tried: set[int] = set()
 
         def run(place: int, rounds: int, seed: int) -> Outcome:
             point = subject.points[place]
             trial = Trial(subject.memory, subject.default.program, point.program, rounds, seed)
-            outcome = measurer.run(trial)
+            outcome = executor.run(trial)
             tried.add(place)
             if outcome.failure:
                 subject.refused[point.params] = outcome.failure
@@ -310,6 +314,8 @@ class _Session:
         measured: dict[int, float] = {}
 
         def measure(places: Sequence[int], rounds: int) -> Mapping[int, float]:
+            programs = [subject.points[place].program for place in places]
+            executor.announce([Trial(subject.memory, subject.default.program, each, rounds) for each in programs])
             timely = itertools.takewhile(lambda _: has_time(), places)
             outcomes = {place: run(place, rounds, seed=0) for place in timely}
             found = {place: statistics.median(ratios(each)) for place, each in outcomes.items() if not each.failure}

@@ -1,0 +1,90 @@
+"""Where trials run: programs are compiled wherever there is room, and measured one at a time a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from hidet.errors import PluginError
+from hidet.plugins.registry import Registry
+from hidet.tuning.measuring import Measurer
+from hidet.tuning.trial import Outcome, Settings, Trial
+
+
+class Executor(Protocol):
+    """A way to have trials run, as a context manager. What it is given and gives is plain data."""
+
+    def __enter__(self) -> Self:
+        """Begin; processes may be started later."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End every process, whatever they do."""
+
+    @property
+    def device(self) -> str:
+        """What measures, for people; "" before anything was measured."""
+
+    def announce(self, trials: Sequence[Trial]) -> None:
+        """These trials are asked for next, in about this order: programs may be compiled and trials run ahead. What was
+        announced before and not asked for counts no more."""
+
+    def run(self, trial: Trial, most: float | None = None) -> Outcome:
+        """The outcome of a trial. What ends the process that runs it is its failure.
+
+        most: seconds that are left; TimeoutError where it has not ended by then, which blames no candidate.
+        CompileError where nothing can run any more.
+        """
+
+
+MakeExecutor = Callable[[Settings, float], Executor]
+"""Makes an executor. It is told how programs are compiled and run, and the seconds that a trial may take before it
+counts as one that never ends."""
+
+
+class LocalExecutor:
+    """A process of this machine measures, and compiles ahead where that disturbs no measurement."""
+
+    def __init__(self, settings: Settings, seconds: float) -> None:
+        self._measurer = Measurer(settings, seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._measurer.__exit__(kind, error, traceback)
+
+    @property
+    def device(self) -> str:
+        """The device of the process."""
+        return self._measurer.device
+
+    def announce(self, trials: Sequence[Trial]) -> None:
+        """Have the process compile their programs."""
+        self._measurer.prepare([trial.candidate for trial in trials if trial.candidate is not None])
+
+    def run(self, trial: Trial, most: float | None = None) -> Outcome:
+        """The outcome, measured by the process, which is started again where it has ended."""
+        return self._measurer.run(trial, most)
+
+
+def executor_named(name: str, registry: Registry) -> MakeExecutor:
+    """What makes executors of that name, of hidet-tune or of another plug-in.
+
+    OptionError for a name that nobody offers; PluginError for one that cannot be loaded.
+    """
+    spec = registry.tuning_executor(name)
+    make: Any = spec.resolve()
+    if not callable(make):
+        owner = registry.owners["tuning_executors", spec.name]
+        raise PluginError(
+            f"{owner}: tuning executor {spec.name!r} is {make!r}, which cannot be called",
+            hint="`load` of its ExecutorSpec names a class or a function of Settings and seconds that gives a "
+            "hidet.tuning.Executor",
+        )
+    made: MakeExecutor = make
+    return made
