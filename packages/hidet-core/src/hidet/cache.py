@@ -24,7 +24,7 @@ from pathlib import Path
 
 from hidet.cache_key import CacheKey, code_hash, source_hash
 from hidet.errors import CacheError, CacheWarning
-from hidet.private_files import distrust_directory, open_private
+from hidet.private_files import distrust_directory, make_private, open_private, publish
 
 __all__ = [
     "DEFAULT_SIZE_CAP",
@@ -143,8 +143,8 @@ class KernelCache:
         name = f".{path.stem}.{_machine()}.{os.getpid()}.{os.urandom(4).hex()}{_TEMPORARY_SUFFIX}"
         data = _encode(key, payload)
         try:
-            _make_private(path.parent)
-            _write_and_publish(path.with_name(name), path, data)
+            make_private(path.parent)
+            publish(path.with_name(name), path, data)
         except OSError as error:
             if error.errno in _IN_THE_WAY and self._directory.is_dir():
                 self._warn("in the way", f"cannot write {path}: {error.strerror}", "delete what is in its place")
@@ -343,30 +343,6 @@ def _checksum(header: bytes, payload: bytes) -> bytes:
     digest = hashlib.blake2b(header, digest_size=16)
     digest.update(payload)
     return digest.digest()
-
-
-def _write_and_publish(temporary: Path, path: Path, data: bytes) -> None:
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except PermissionError:
-        # Windows refuses to replace a file that a reader has open; its content is what we would have written.
-        _delete(temporary)
-        if os.name != "nt" or not path.exists():
-            raise
-    except OSError:
-        _delete(temporary)
-        raise
-
-
-def _make_private(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    if not directory.parent.is_dir():
-        _make_private(directory.parent)
-    directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _advice(reason: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -54,3 +55,35 @@ def open_private(path: Path | str) -> tuple[int, os.stat_result]:
         os.close(descriptor)
         raise
     return descriptor, info
+
+
+def publish(temporary: Path, path: Path, data: bytes) -> None:
+    """Write a file aside, readable by this user alone, and rename it to `path`: readers see all of it or what was there
+    before. OSError where that fails, with `temporary` gone."""
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except PermissionError:
+        # Windows refuses to replace a file that a reader has open; its content is what we would have written.
+        _delete(temporary)
+        if os.name != "nt" or not path.exists():
+            raise
+    except OSError:
+        _delete(temporary)
+        raise
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory, and what is missing above it, that this user alone may enter. OSError where it cannot be."""
+    if directory.is_dir():
+        return
+    if not directory.parent.is_dir():
+        make_private(directory.parent)
+    directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _delete(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
