@@ -36,8 +36,8 @@ FIRST_USE: Mapping[str, set[str]] = {
     "errors.py": {"difflib"},
     "progress.py": {"rich.console", "rich.progress"},
     "runtime/module.py": {"rich.console", "rich.syntax"},
-    # Artifacts load without code generator and passes.
-    "cpu/target.py": {"hidet.cpu.codegen", "hidet.passes.program.assert_bounds"},
+    # Artifacts load without code generator, passes and what measures the processor.
+    "cpu/target.py": {"hidet.cpu.codegen", "hidet.cpu.measure", "hidet.passes.program.assert_bounds"},
     # The library may be missing, which is an error when something is compiled.
     "cuda/nvrtc.py": {"cuda.bindings"},
     "script_operator/operator.py": {"hidet.ir.interpret", "numpy"},

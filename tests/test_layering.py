@@ -49,7 +49,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "lazy": set(),
     "progress": {"errors"},
     "runtime": GRAPH | CONTEXT,
-    "schedule": GRAPH | CONTEXT,
+    # What is measured of devices is kept beside the kernel cache.
+    "schedule": GRAPH | CONTEXT | {"option", "private_files"},
     "fusion": GRAPH | CONTEXT | {"passes", "schedule"},
     "host": GRAPH | CONTEXT | {"schedule", "fusion", "runtime"},
     "passes": GRAPH | CONTEXT | {"operators"},

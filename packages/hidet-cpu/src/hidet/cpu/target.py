@@ -11,6 +11,7 @@ from typing import Literal
 from hidet.cache import KernelCache, source_hash
 from hidet.context import CompileContext
 from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
+from hidet.cpu.constants import processor_name, published_constants
 from hidet.cpu.failures import NOTE_FAILURE, failure_symbols, noted_failures, raise_failure
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
@@ -19,6 +20,7 @@ from hidet.cpu.workers import compile_objects
 from hidet.errors import CompileError
 from hidet.ir.func import Module
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
+from hidet.target.constants import DeviceConstants
 
 
 class CpuTarget:
@@ -103,6 +105,21 @@ class CpuTarget:
         return CpuCode(
             load_objects([b.data for b in binaries], {**pool_symbols(cache), **failure_symbols(), **(symbols or {})})
         )
+
+    @property
+    def device_name(self) -> str:
+        """This machine's processor."""
+        return processor_name()
+
+    def published_constants(self) -> DeviceConstants:
+        """Those of a usual machine with such a processor."""
+        return published_constants(self.cpu)
+
+    def measure_constants(self, ctx: CompileContext) -> DeviceConstants:
+        """This machine's."""
+        from hidet.cpu.measure import measure_cpu
+
+        return measure_cpu(self.cpu, ctx)
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""
