@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from hidet.runtime.compiled import CompiledGraph
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """A measurement of a point, which may have several.
+
+    params: the `repr` of its parameters. at: seconds since tuning began. ratio: the time of a call over the default's;
+    None where it failed. failure: why. predicted: seconds of a call as the rule expects them; None where it says
+    nothing.
+    """
+
+    params: str
+    at: float
+    ratio: float | None
+    failure: str = ""
+    predicted: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """What the device can do at most.
+
+    flops: arithmetic operations a second, by a name of the units that do them ("f32", "f16 matrix units"). bandwidths:
+    bytes a second, by the name of the memory ("L2", "memory").
+    """
+
+    flops: Mapping[str, float]
+    bandwidths: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +45,8 @@ class TaskReport:
     default_params, params: the `repr` of parameters. default_seconds, seconds: of a call with them; None where none was
     measured. tried, points: how many points of the rule's space were tried, of how many. is_stored: whether an
     earlier tuning has found it. refused: points that cannot be used, with the reason. note: why nothing was measured.
+    flops, nbytes: arithmetic operations of a call, and bytes that it reads and writes at least; 0 where they are not
+    known. trials: measurements in order.
     """
 
     summary: str
@@ -30,6 +61,9 @@ class TaskReport:
     is_stored: bool = False
     refused: tuple[str, ...] = ()
     note: str = ""
+    flops: int = 0
+    nbytes: int = 0
+    trials: tuple[TrialReport, ...] = ()
 
     @property
     def is_changed(self) -> bool:
@@ -59,7 +93,8 @@ class TuneReport:
     compiled: the model, compiled with the choices. store: the file that they are in. seconds: what it took.
     default_seconds, tuned_seconds: of a call of the model before and after, measured in turns; None where no task
     changed, or tuning was interrupted. is_dropped: whether the choices made the whole model slower, and none is used.
-    is_interrupted: whether Ctrl-C ended it early.
+    is_interrupted: whether Ctrl-C ended it early. budget: seconds that it might take. device: what measured, "" where
+    nothing did. roofline: what that can do; None where nobody knows.
     """
 
     compiled: CompiledGraph = field(repr=False)
@@ -70,12 +105,15 @@ class TuneReport:
     tuned_seconds: float | None = None
     is_dropped: bool = False
     is_interrupted: bool = False
+    budget: float = 0.0
+    device: str = ""
+    roofline: Roofline | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Numbers and texts alone."""
-        tasks = [{f.name: getattr(task, f.name) for f in fields(task)} | {"gain": task.gain} for task in self.tasks]
-        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("compiled", "tasks")}
-        return {**rest, "tasks": tasks}
+        tasks = [asdict(task) | {"gain": task.gain} for task in self.tasks]
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("compiled", "tasks", "roofline")}
+        return {**own, "roofline": None if self.roofline is None else asdict(self.roofline), "tasks": tasks}
 
     def __str__(self) -> str:
         stored = sum(task.is_stored for task in self.tasks)
