@@ -44,7 +44,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "operators": GRAPH,
     "target": GRAPH,
     "option": {"errors"},
-    "context": BASE | {"cache", "plugins", "target", "option"},
+    "budget": {"errors"},
+    "context": BASE | {"budget", "cache", "plugins", "target", "option"},
     # Names that users' scripts import; hidet itself does not.
     "lazy": set(),
     "progress": {"errors"},

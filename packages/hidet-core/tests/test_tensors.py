@@ -113,11 +113,17 @@ def test_settings_reach_the_compilations_after_them(tmp_path):
         assert option.get_cache_dir() == str(tmp_path / "cache")
         option.cache_operator(False)
         assert make_context("cpu").cache.status().directory is None
+        assert (option.get_search_space(), make_context("cpu").options.search_level) == (0, 0)
+        option.search_space(2)
+        assert make_context("cpu").options.search_level == 2
+        assert make_context("cpu", {"search_space": 0}).options.search_level == 0
+        assert (hidet.ones([2]) + hidet.ones([2])).tolist() == [2, 2], "an operator by itself is not tuned"
     finally:
         option._SETTINGS.set(before)
-    with pytest.raises(OptionRemoved, match="schedules are chosen by a cost model"):
-        option.search_space(2)
-    assert not hasattr(option, "search_space")
+    with pytest.raises(OptionError, match="search_space is 0, 1 or 2, got 3"):
+        option.search_space(3)
+    with pytest.raises(OptionRemoved, match=r"no longer a setting\nhint: arguments are always checked"):
+        option.runtime_check(True)
 
 
 def test_tensors_have_the_methods_of_earlier_versions():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hidet import option
+from hidet.budget import DEFAULT_SECONDS, Budget
 from hidet.cache import open_cache
 from hidet.errors import OptionError, PluginError, suggestion
 from hidet.plugins.host import load_registry
@@ -25,8 +26,13 @@ MODES: tuple[Mode, ...] = ("default", "reduce-overhead", "max-autotune", "max-au
 class Options:
     """User options of one compilation.
 
-    mode: as in torch.compile. On the CPU all modes are the same: a call is one function in any of them, and schedules
-        are chosen by priority, and their parameters by a cost model.
+    mode: as in torch.compile. "max-autotune" and "max-autotune-no-cudagraphs" tune schedules (hidet-tune) for
+        `hidet.budget.DEFAULT_SECONDS` at most, once for a model: what was found is kept. Otherwise all modes are the
+        same on the CPU, where a call is one function in any of them.
+    tune: measure schedules for so long, before the model is compiled with the fastest: seconds, or text such as "60s".
+        OptionError where hidet-tune is not installed. None: only where mode or search_space say so.
+    search_space: how many of the parameters of a schedule are measured: 0 none, 1 those that a cost model ranks first,
+        2 all. None is 1 where tuning is asked for by `tune` or mode, and 0 elsewhere; 1 and 2 ask for it.
     strict: refuse a model with operators that would run in the frontend's framework.
     freeze: parameters never change again: bake them in and release what only they needed.
     eager_random: random operators give the same numbers as eager execution, by running there.
@@ -45,6 +51,8 @@ class Options:
     """
 
     mode: Mode = "default"
+    tune: Budget | str | float | None = None
+    search_space: int | None = None
     strict: bool = False
     freeze: bool = False
     eager_random: bool = False
@@ -60,6 +68,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise OptionError(f"mode {self.mode!r} is unknown", hint=suggestion(self.mode, MODES))
+        self._check_tuning()
         threads: object = self.threads
         if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
             raise OptionError(f"option threads must be a positive integer or None, got {self.threads!r}")
@@ -77,6 +86,29 @@ class Options:
             raise OptionError(
                 f"option plugin_options must be a mapping from name to value, got {self.plugin_options!r}"
             )
+
+    def _check_tuning(self) -> None:
+        space: object = self.search_space
+        if space is not None and (isinstance(space, bool) or space not in (0, 1, 2)):
+            raise OptionError(f"option search_space must be 0, 1, 2 or None, got {space!r}")
+        if self.tune is not None:
+            budget = Budget.of(self.tune)
+            if space == 0 and not budget.is_implied:
+                raise OptionError("option tune asks for measurements and search_space=0 for none", hint="leave one out")
+            object.__setattr__(self, "tune", budget)
+
+    @property
+    def search_level(self) -> Literal[0, 1, 2]:
+        """`search_space` as it is meant where it is None."""
+        if self.search_space is not None:
+            return cast("Literal[0, 1, 2]", self.search_space)
+        return 1 if self.tune is not None or self.mode.startswith("max-autotune") else 0
+
+    def with_budget(self) -> Options:
+        """These options with `tune` as a budget where they ask for tuning in whatever way, None where they do not."""
+        if self.search_level == 0:
+            return self if self.tune is None else replace(self, tune=None)
+        return self if self.tune is not None else replace(self, tune=Budget(DEFAULT_SECONDS, self.search_space is None))
 
     def updated(self, given: Mapping[str, Any]) -> Options:
         """These options with some replaced; OptionError names an unknown one and the nearest valid name.
@@ -101,10 +133,15 @@ class Options:
 
 
 def options_from(given: Options | Mapping[str, Any] | None) -> Options:
-    """Options of a mapping as users write it; environment variables HIDET_DUMP and HIDET_VERIFY give defaults."""
+    """Options of a mapping as users write it; environment variables HIDET_DUMP and HIDET_VERIFY, and
+    `hidet.option.search_space`, give defaults."""
     if isinstance(given, Options):
         return given
-    base = Options(dump=os.environ.get("HIDET_DUMP"), verify=os.environ.get("HIDET_VERIFY") == "1")
+    base = Options(
+        dump=os.environ.get("HIDET_DUMP"),
+        verify=os.environ.get("HIDET_VERIFY") == "1",
+        search_space=option.current().search_space,
+    )
     return base.updated(given or {})
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hidet.errors import OptionError, PluginError
+from hidet.context import Options
+from hidet.errors import OptionError, PluginError, PluginWarning
 from hidet.plugins import specs
 from hidet.plugins.host import HOOK_NAMES, discover
 from hidet.plugins.registry import PluginRecord, Registry
@@ -240,6 +241,40 @@ def test_hook_choose_schedule(install_plugin) -> None:
     install_plugin("too_late", "def hidet_choose_schedule(task): return task")
     registry = discover("abstains,chooses,too_late")
     assert registry.choose_schedule("task", ["first", "second"], CTX) == "second"
+
+
+def test_hook_tune_graph(install_plugin) -> None:
+    install_plugin("abstains", "def hidet_tune_graph(): return None")
+    install_plugin("tunes", "def hidet_tune_graph(graph, ctx): return f'{graph} within {ctx.options.tune.seconds:g} s'")
+    ctx: Any = SimpleNamespace(options=Options(tune="2m"))
+    assert discover("abstains,tunes").tune_graph("graph", ctx, None) == "graph within 120 s"
+    assert discover("abstains").tune_graph("graph", ctx, None) is None
+
+
+def test_a_tuner_that_fails_is_named_and_what_it_says_to_users_is_raised(install_plugin) -> None:
+    install_plugin("breaks", "def hidet_tune_graph(): return 1 / 0")
+    install_plugin(
+        "refuses",
+        """
+        from hidet.errors import OptionError
+        def hidet_tune_graph():
+            raise OptionError("there is no store")
+        """,
+    )
+    ctx: Any = SimpleNamespace(options=Options(tune=1))
+    with pytest.warns(PluginWarning, match=r"breaks.*hidet_tune_graph raised ZeroDivisionError"):
+        assert discover("breaks").tune_graph("graph", ctx, None) is None
+    with pytest.raises(OptionError, match="there is no store"):
+        discover("refuses").tune_graph("graph", ctx, None)
+
+
+def test_where_nobody_tunes_the_wheel_is_named_that_does() -> None:
+    registry = discover("")
+    with pytest.raises(OptionError, match=r"no plug-in that measures .*\s+hint: pip install hidet-tune"):
+        registry.tune_graph("graph", SimpleNamespace(options=Options(tune="1s")), None)
+    with pytest.warns(PluginWarning, match=r"mode 'max-autotune' measures no .*\s+hint: pip install hidet-tune"):
+        options = Options(mode="max-autotune").with_budget()
+        assert registry.tune_graph("graph", SimpleNamespace(options=options), None) is None
 
 
 def test_a_chosen_schedule_may_have_other_parameters(install_plugin) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hidet.compiler.binaries import compile_modules
@@ -130,8 +130,14 @@ def paused_gc() -> Iterator[None]:
 def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None = None) -> CompiledGraph:
     """The compiler, hand-over by hand-over. Raises the HidetError of the first step that fails.
 
-    signature: how what is compiled is called; None: with the inputs of the graph.
+    signature: how what is compiled is called; None: with the inputs of the graph. Where the options ask for tuning, a
+    plug-in measures schedules before.
     """
+    options = ctx.options.with_budget()
+    if options.tune is not None:
+        tuned = ctx.registry.tune_graph(graph, replace(ctx, options=options), signature)
+        if tuned is not None:
+            return tuned
     if ctx.options.check_bounds:
         raise OptionError(
             "option check_bounds is for modules of kernels: kernels of graphs use pointers, which have no shapes",

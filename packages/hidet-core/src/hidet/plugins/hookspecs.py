@@ -20,6 +20,7 @@ import pluggy
 if TYPE_CHECKING:
     from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
+    from hidet.graph.graph import Graph
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import (
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
         StrategySpec,
         TargetSpec,
     )
+    from hidet.runtime.compiled import CompiledGraph
+    from hidet.runtime.signature import Signature
     from hidet.schedule.rule import Choice
     from hidet.schedule.task import Task
     from hidet.target import Target
@@ -115,6 +118,16 @@ def hidet_choose_schedule(
 
     Called once a task while compiling. candidates: in the order of priority; a rule is asked when its place is looked
     at, so that a hook which looks at none costs nothing. target: that of the compilation `ctx`.
+    """
+
+
+@hookspec(firstresult=True)
+def hidet_tune_graph(graph: Graph, ctx: CompileContext, signature: Signature | None) -> CompiledGraph | None:
+    """Compile a graph for which schedules are to be measured before; None leaves it to the next plug-in. Where all do,
+    and where the hook fails, the graph is compiled without.
+
+    ctx: `ctx.options.tune` is the `hidet.budget.Budget` to charge; with None there, `compile_graph` compiles at once.
+    signature: as `compile_graph` takes it.
     """
 
 

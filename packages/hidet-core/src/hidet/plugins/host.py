@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
 
-CALLBACK_HOOKS = ("hidet_choose_schedule", "hidet_pass_done", "hidet_kernel_built")
+CALLBACK_HOOKS = ("hidet_choose_schedule", "hidet_tune_graph", "hidet_pass_done", "hidet_kernel_built")
 HOOK_NAMES = (*(f"hidet_{kind}" for kind in SPEC_KINDS), *CALLBACK_HOOKS)
 
 Spec = TypeVar("Spec")

@@ -29,13 +29,17 @@ from hidet.plugins.specs import (
     TargetKind,
     TargetSpec,
 )
-from hidet.plugins.wheels import kind_hint, model_hint, target_hint
+from hidet.plugins.wheels import kind_hint, model_hint, target_hint, wheels_of_modules
 
 if TYPE_CHECKING:
+    from hidet.budget import Budget
     from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
+    from hidet.graph.graph import Graph
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily
+    from hidet.runtime.compiled import CompiledGraph
+    from hidet.runtime.signature import Signature
     from hidet.schedule.rule import Choice
     from hidet.schedule.task import Task
 
@@ -285,6 +289,32 @@ class Registry:
                     "others",
                 )
             return cast("Choice[Any, Any]", choice)
+        return None
+
+    def tune_graph(self, graph: Graph, ctx: CompileContext, signature: Signature | None) -> CompiledGraph | None:
+        """The graph as a plug-in has compiled it after measuring schedules; None where none does.
+
+        The HidetErrors of the plug-in, which the user's options or model are the reason of. OptionError where no
+        plug-in tunes although it was asked for by name, and a PluginWarning where a mode means it.
+        """
+        callbacks, budget = self.callbacks["hidet_tune_graph"], cast("Budget", ctx.options.tune)
+        if not callbacks:
+            hint = f"pip install {wheels_of_modules()['tuning']}"
+            if budget.is_implied:
+                message = f"mode {ctx.options.mode!r} measures no schedules: no plug-in that does is active"
+                warnings.warn(PluginWarning(message, hint=hint), stacklevel=2)
+                return None
+            raise OptionError("tuning is asked for, and no plug-in that measures schedules is active", hint=hint)
+        arguments = {"graph": graph, "ctx": ctx, "signature": signature}
+        for callback in callbacks:
+            wanted = {name: arguments[name] for name in callback.arguments}
+            compiled = attempt(partial(callback.function, **wanted))
+            if isinstance(compiled, Failure):
+                if isinstance(compiled.error, HidetError):
+                    raise compiled.error
+                self.complain(callback.owner, callback.hook, compiled)
+            elif compiled is not None:
+                return cast("CompiledGraph", compiled)
         return None
 
     def pass_done(self, name: str, level: Level, before: object, after: object, seconds: float) -> None:

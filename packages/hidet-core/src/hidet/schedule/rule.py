@@ -117,6 +117,7 @@ class Choice(Generic[Data, Params]):
     """A rule's match for a task with the parameters to build it with; `hidet_choose_schedule` chooses among them.
 
     is_foreign: whether the rule is of somebody else than hidet's own wheels, so that its programs are verified.
+    reason: where the parameters come from, in a few words, where the rule did not choose them itself.
     """
 
     rule_name: str
@@ -124,3 +125,4 @@ class Choice(Generic[Data, Params]):
     match: Match[Data]
     params: Params
     is_foreign: bool = False
+    reason: str = ""

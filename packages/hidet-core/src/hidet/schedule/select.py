@@ -112,7 +112,9 @@ def _reason(built: Built, used: Built) -> str:
     """Why a task has the program `used`, after `built` was built for it."""
     if used is not built:
         return "with parameters about as good as its own, because other tasks use their program"
-    return "the first rule that takes it" if built.is_default else "a plug-in chose it (hidet_choose_schedule)"
+    if built.is_default:
+        return "the first rule that takes it"
+    return built.choice.reason or "a plug-in chose it (hidet_choose_schedule)"
 
 
 def _schedule(task: Task, ctx: CompileContext, first: Claim | None = None) -> tuple[Built, tuple[Answer, ...]]:
