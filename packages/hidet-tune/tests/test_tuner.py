@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,8 +35,9 @@ from hidet.schedule.space import Knob, Space
 from hidet.tuning.choose import choose
 from hidet.tuning.measuring import Measurer
 from hidet.tuning.report import TuneReport
+from hidet.tuning.search import is_faster
 from hidet.tuning.store import Store
-from hidet.tuning.tuner import is_faster, parse_budget
+from hidet.tuning.trial import Outcome, Settings, Trial
 
 OPTIONS = {"threads": 1, "cache": False}
 
@@ -147,16 +148,113 @@ def squares(*sizes: int) -> Graph:
 
 def tuned(store: str, *sizes: int, **given: Any) -> TuneReport:
     """What tuning squares gives, on one thread and within seconds."""
-    return hidet.tune(
-        squares(*(sizes or (4096,))), budget=8, store=store, options=OPTIONS, candidate_seconds=2.0, **given
-    )
+    given = {"options": OPTIONS, **given}
+    return hidet.tune(squares(*(sizes or (4096,))), budget=8, store=store, candidate_seconds=2.0, **given)
+
+
+class Stopwatch:
+    """Stands for the measuring process: a call of `square` takes a microsecond a repetition.
+
+    failures: what becomes of candidates, by how often they repeat. asked: (candidate, rounds, seed) of each trial, None
+    for the default alone. announced: candidates by how often they repeat. on_run: called before each trial.
+    """
+
+    device = "a stopwatch"
+
+    def __init__(self) -> None:
+        self.failures: dict[int, str] = {}
+        self.asked: list[tuple[int | None, int, int]] = []
+        self.announced: list[list[int | None]] = []
+        self.on_run: Callable[[], object] = int
+
+    def __call__(self, settings: Settings, seconds: float) -> Stopwatch:
+        self.settings = settings
+        return self
+
+    def __enter__(self) -> Stopwatch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def announce(self, trials: Sequence[Trial]) -> None:
+        self.announced.append([None if each.candidate is None else each.candidate.arguments[1] for each in trials])
+
+    def run(self, trial: Trial, most: float | None = None) -> Outcome:
+        self.on_run()
+        repeats = None if trial.candidate is None else trial.candidate.arguments[1]
+        self.asked.append((repeats, trial.rounds, trial.seed))
+        if repeats in self.failures:
+            return Outcome(failure=self.failures[repeats])
+        default = (trial.default.arguments[1] * 1e-6,) * trial.rounds
+        return Outcome(default, () if repeats is None else (repeats * 1e-6,) * trial.rounds)
+
+
+@pytest.fixture
+def stopwatch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
+    made = Stopwatch()
+    monkeypatch.setattr("hidet.tuning.executor.LocalExecutor", made)
+    return made
+
+
+def test_programs_are_built_when_they_are_measured_and_named_before(rule, store, stopwatch) -> None:
+    built_before: list[int] = []
+    stopwatch.on_run = lambda: built_before.append(sum(way == BETTER for way in rule.built))
+    report = tuned(store)
+    assert built_before[0] == 0, "the default is measured before anything else is built"
+    assert [None] in stopwatch.announced and [60, 1] in stopwatch.announced
+    assert stopwatch.asked[0] == (None, 3, 0) and stopwatch.asked[-1] == (1, 15, 1)
+    assert stopwatch.settings.target == "cpu"
+    assert (report.device, report.tasks[0].gain) == ("a stopwatch", 200.0)
+
+
+@pytest.mark.parametrize("why", ["spills: 64 bytes", "DeviceLost: it failed", "OutOfMemory: 9 GiB"])
+def test_what_a_device_refuses_is_recorded_and_never_chosen(rule, store, stopwatch, why) -> None:
+    stopwatch.failures = {1: why}
+    (task,) = tuned(store).tasks
+    assert (task.params, task.tried) == (repr(BETTER), 2)
+    assert task.refused == (f"{BEST!r}: {why}",)
+
+
+def test_a_default_that_cannot_be_measured_is_left_alone(rule, store, stopwatch) -> None:
+    stopwatch.failures = {None: "crashed: signal 6"}
+    report = tuned(store)
+    assert report.tasks[0].note == "its default program cannot be measured: crashed: signal 6"
+    assert Store(Path(store)).entries() == [] and rule.built[-1] == SLOW
+
+
+def test_a_trial_that_the_budget_ends_leaves_the_best_so_far(rule, store, stopwatch) -> None:
+    def end() -> None:
+        if stopwatch.asked[-1:] == [(60, 3, 0)]:
+            stopwatch.on_run = int
+            raise TimeoutError
+
+    stopwatch.on_run = end
+    (task,) = tuned(store).tasks
+    assert (task.params, task.tried, task.refused) == (repr(BETTER), 1, ())
+    stopwatch.asked.clear()
+    assert tuned(store).tasks[0].params == repr(BEST), "the search goes on, with the best so far first"
+    assert stopwatch.asked[:3] == [(None, 3, 0), (60, 3, 0), (60, 3, 0)]
+
+
+def test_another_machine_is_refused(store) -> None:
+    with pytest.raises(OptionError, match=r"cpu:haswell is another machine .*\s+hint: tune for target 'cpu'"):
+        hidet.tune(squares(8), target="cpu:haswell", store=store, options=OPTIONS)
+
+
+def test_the_search_level_says_how_much_is_tried(rule, store, stopwatch) -> None:
+    rule.ways = (SLOW, *(Way(number) for number in range(2, 100)))
+    assert tuned(store).tasks[0].points == 32
+    again = tuned(store, options={**OPTIONS, "search_space": 2}).tasks[0]
+    assert (again.is_stored, again.tried, again.points) == (False, 98, 98)
+    assert tuned(store).tasks[0].is_stored
 
 
 def test_the_best_point_is_found_and_kept(rule, store) -> None:
     report = tuned(store)
     (task,), (entry,) = report.tasks, Store(Path(store)).entries()
     assert (task.params, task.tried, task.points) == (repr(BEST), 2, 2)
-    assert (entry.params, entry.default_params, entry.is_complete) == (repr(BEST), repr(SLOW), True)
+    assert (entry.params, entry.default_params, entry.finished) == (repr(BEST), repr(SLOW), 1)
     assert entry.default_seconds > 2 * entry.seconds
     assert report.default_seconds > report.tuned_seconds and not report.is_dropped
     x = np.arange(4096, dtype=np.float32)
@@ -192,7 +290,8 @@ def test_points_that_the_rule_cannot_build_are_refused_with_the_reason(rule, sto
     rule.ways = (IMPOSSIBLE, BROKEN, Way(200))
     (task,) = tuned(store).tasks
     assert task.refused == (f"{IMPOSSIBLE!r}: there is no such way", f"{BROKEN!r}: build raised KeyError: 'way'")
-    assert task.note == "no other parameters make another program"
+    assert (task.params, task.tried, task.points) == (repr(SLOW), 2, 2)
+    assert tuned(store).tasks[0].is_stored
 
 
 def test_points_that_cannot_be_built_count_as_tried(rule, store) -> None:
@@ -204,7 +303,7 @@ def test_points_that_cannot_be_built_count_as_tried(rule, store) -> None:
 
 def test_a_budget_that_is_spent_at_once_leaves_what_is_stored(rule, full_store) -> None:
     (entry,) = Store(Path(full_store)).entries()
-    unfinished = replace(entry, tried=1)
+    unfinished = replace(entry, finished=0)
     Store(Path(full_store)).put([unfinished])
     report = hidet.tune(squares(4096), budget=1e-3, store=full_store, options=OPTIONS)
     assert [task.note for task in report.tasks] == ["the budget was spent before it was measured"]
@@ -228,15 +327,15 @@ def test_parameters_that_the_rule_does_not_offer_any_more_are_refused_with_a_war
 
 def test_choices_that_make_the_whole_model_slower_are_dropped(rule, store, monkeypatch) -> None:
     slower = {"before": Latency(1.0, 1.0, 3), "after": Latency(1.1, 1.1, 3)}
-    monkeypatch.setattr("hidet.tuning.tuner.measure_alternately", lambda *_, **__: slower)
+    monkeypatch.setattr("hidet.tuning.session.measure_alternately", lambda *_, **__: slower)
     report = tuned(store)
     assert report.is_dropped and "all of these choices were dropped" in str(report)
     (entry,) = Store(Path(store)).entries()
-    assert (entry.params, entry.is_complete) == (repr(SLOW), True)
+    assert (entry.params, entry.finished) == (repr(SLOW), 1)
 
 
 def test_ctrl_c_keeps_what_was_found(rule, store) -> None:
-    report = tuned(store, 4096, 256, progress=lambda line: signal.raise_signal(signal.SIGINT))
+    report = tuned(store, 4096, 256, progress=lambda now: now.is_done and signal.raise_signal(signal.SIGINT))
     assert report.is_interrupted and report.tuned_seconds is None
     found, left = report.tasks
     assert found.params == repr(BEST) and left.note == "interrupted before it was measured"
@@ -246,7 +345,7 @@ def test_ctrl_c_keeps_what_was_found(rule, store) -> None:
 
 def test_ctrl_c_while_the_model_is_measured_keeps_what_was_found(rule, store, monkeypatch) -> None:
     press = lambda *_, **__: signal.raise_signal(signal.SIGINT)  # noqa: E731
-    monkeypatch.setattr("hidet.tuning.tuner.measure_alternately", press)
+    monkeypatch.setattr("hidet.tuning.session.measure_alternately", press)
     report = tuned(store)
     assert report.is_interrupted and "the model as a whole was not measured" in str(report)
     assert [entry.params for entry in Store(Path(store)).entries()] == [repr(BEST)]
@@ -255,17 +354,6 @@ def test_ctrl_c_while_the_model_is_measured_keeps_what_was_found(rule, store, mo
 def test_a_task_that_is_not_in_any_store_asks_no_rule(tmp_path) -> None:
     ctx = make_context("cpu", {"tune.store": str(tmp_path / "none.sqlite")})
     assert choose(None, None, ctx) is None
-
-
-@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90.0), ("2m", 120.0), (1.5, 1.5), ("0.5 h", 1800.0)])
-def test_a_budget_is_seconds_or_text(budget, seconds) -> None:
-    assert parse_budget(budget) == seconds
-
-
-@pytest.mark.parametrize("budget", ["soon", 0, "-1s", "3 weeks"])
-def test_a_budget_that_cannot_be_read_is_refused(budget) -> None:
-    with pytest.raises(OptionError, match="expected seconds"):
-        parse_budget(budget)
 
 
 def test_what_is_compiled_already_is_refused_with_advice(store) -> None:

@@ -65,7 +65,7 @@ class LocalExecutor:
 
     def announce(self, trials: Sequence[Trial]) -> None:
         """Have the process compile their programs."""
-        self._measurer.prepare([trial.candidate for trial in trials if trial.candidate is not None])
+        self._measurer.prepare([trial.candidate or trial.default for trial in trials])
 
     def run(self, trial: Trial, most: float | None = None) -> Outcome:
         """The outcome, measured by the process, which is started again where it has ended."""

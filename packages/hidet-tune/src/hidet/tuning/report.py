@@ -94,7 +94,8 @@ class TuneReport:
     default_seconds, tuned_seconds: of a call of the model before and after, measured in turns; None where no task
     changed, or tuning was interrupted. is_dropped: whether the choices made the whole model slower, and none is used.
     is_interrupted: whether Ctrl-C ended it early. budget: seconds that it might take. device: what measured, "" where
-    nothing did. roofline: what that can do; None where nobody knows.
+    nothing did. roofline: what that can do; None where nobody knows. unmeasured: why the model as a whole was not
+    measured; "" where it could be.
     """
 
     compiled: CompiledGraph = field(repr=False)
@@ -108,6 +109,7 @@ class TuneReport:
     budget: float = 0.0
     device: str = ""
     roofline: Roofline | None = None
+    unmeasured: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Numbers and texts alone."""
@@ -124,6 +126,10 @@ class TuneReport:
         if self.default_seconds is not None and self.tuned_seconds is not None:
             verdict = "slower: all of these choices were dropped" if self.is_dropped else "used from now on"
             lines.append(f"model: {self.default_seconds * 1e3:.3f} ms -> {self.tuned_seconds * 1e3:.3f} ms, {verdict}")
+        if self.device:
+            lines.append(f"measured on {self.device}")
+        if self.unmeasured:
+            lines.append(f"the model as a whole was not measured: {self.unmeasured}")
         if self.is_interrupted:
             lines.append("interrupted: what was found is kept, and the model as a whole was not measured")
         return "\n".join(lines)

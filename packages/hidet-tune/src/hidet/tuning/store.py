@@ -37,6 +37,7 @@ class Entry:
     summary: the task for people. params: the `repr` of the chosen parameters; those of default_params where nothing is
     faster. default_seconds, seconds: of a call with the default and with the chosen parameters. tried, points: how many
     points of the rule's space were tried, of how many; those that cannot be built, or make no other program, count.
+    finished: the search level (`hidet.schedule.shortlist`) at which the search came to its end; 0 where time ran out.
     """
 
     meaning: Meaning
@@ -47,15 +48,11 @@ class Entry:
     seconds: float
     tried: int
     points: int
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether there is nothing left to measure."""
-        return self.tried >= self.points
+    finished: int = 0
 
 
 _VALUES = {"summary": "TEXT", "params": "TEXT", "default_params": "TEXT", "default_seconds": "REAL", "seconds": "REAL"}
-_VALUES |= {"tried": "INTEGER", "points": "INTEGER"}
+_VALUES |= {"tried": "INTEGER", "points": "INTEGER", "finished": "INTEGER"}
 _COLUMNS = (*_KEY, *_VALUES)
 _TYPES = {**dict.fromkeys(_KEY, "TEXT"), **_VALUES}
 _CREATE = f"""CREATE TABLE IF NOT EXISTS choices (

@@ -1,0 +1,162 @@
+"""Search of one task: the strategy names candidates, which are measured against the default; the winner once more."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from hidet.tuning.executor import Executor
+from hidet.tuning.store import Entry
+from hidet.tuning.strategy import Measurement, Problem, Strategy, sizes_of
+from hidet.tuning.strategy_history import History
+from hidet.tuning.subjects import Subject
+from hidet.tuning.trial import Outcome, ProgramText, Trial
+
+LEAST_GAIN = 0.02
+"""A change has to be worth this much, however quiet the machine is."""
+
+FINAL_ROUNDS = 15
+"""Of the winner and the default, on inputs and by rounds that have not chosen it."""
+
+
+_FIRST_ROUNDS = 3
+"""Of what is measured before the strategy begins."""
+
+
+@dataclass(slots=True, eq=False)
+class TaskSearch:
+    """The search of a task until `end`, of `time.monotonic`.
+
+    level: how much of the space its candidates are. tell: called at first, and after each measurement. found: ratios to
+    the default's time by candidate.
+    """
+
+    subject: Subject
+    executor: Executor
+    end: float
+    level: int
+    tell: Callable[[], None]
+    found: dict[int, list[float]] = field(default_factory=dict)
+    tried: set[int] = field(default_factory=set)
+    _finished: int = 0
+
+    def run(self, strategy: Strategy, history: History) -> Entry:
+        """What is best, as far as time allows. history: what strategies have learned, and learn from this search."""
+        self.tell()
+        subject, sizes = self.subject, sizes_of(self.subject.task)
+        points = [candidate.point for candidate in subject.candidates]
+        known = None if subject.known is None else subject.known.params
+        # The best of an earlier search comes first, so that a short budget does not lose it.
+        earlier = [place for place, each in enumerate(subject.candidates) if each.text == known]
+        self.measure(earlier, _FIRST_ROUNDS)
+        try:
+            problem = Problem(points, sizes, history.known(subject.meaning), earlier)
+            best = strategy.search(problem, self.measure, self.has_time)
+        finally:
+            history.add(
+                subject.meaning,
+                [Measurement(sizes, points[place].knobs, self._ratio(place)) for place in self.found],
+            )
+        self._finished = self.level if self.has_time() else 0
+        return self.entry(min((each for each in (best, *earlier) if each in self.found), key=self._ratio, default=None))
+
+    def entry(self, best: int | None = None) -> Entry:
+        """What is known of the task now. best: the candidate that was chosen; None is the best that was measured.
+
+        It is used where it stands a last comparison, for which a moment is taken even when the time is over.
+        """
+        subject = self.subject
+        if not self.tried and subject.known is not None:
+            return subject.known
+        if best is None:
+            best = min(self.found, key=self._ratio, default=None)
+        default = subject.default_params
+        chosen, seconds, default_seconds = default, subject.seconds, subject.seconds
+        if best is not None:
+            outcome = self._trial(best, FINAL_ROUNDS, seed=1)
+            if not outcome.failure and is_faster(ratios(outcome)):
+                chosen = subject.candidates[best].text
+                seconds = statistics.median(outcome.seconds)
+                default_seconds = statistics.median(outcome.default_seconds)
+        return Entry(
+            subject.meaning,
+            subject.task.summary,
+            chosen,
+            default,
+            default_seconds,
+            seconds,
+            len(self.tried),
+            len(subject.candidates),
+            self._finished,
+        )
+
+    def has_time(self) -> bool:
+        """Whether the task's share of the budget lasts."""
+        return time.monotonic() < self.end
+
+    def measure(self, places: Sequence[int], rounds: int) -> Mapping[int, float]:
+        """As `hidet.tuning.strategy.Measure`."""
+        programs = {place: self.subject.program(place) for place in itertools.takewhile(self._is_timely, places)}
+        self.tried |= {place for place, program in programs.items() if program is None}
+        self.executor.announce(
+            [self._asked(program, rounds, seed=0) for program in programs.values() if program is not None]
+        )
+        measured: dict[int, float] = {}
+        for place, program in programs.items():
+            if program is None or not self.has_time():
+                continue
+            try:
+                outcome = self._trial(place, rounds, seed=0, most=self.end - time.monotonic())
+            except TimeoutError:
+                self.end = time.monotonic()
+                break
+            if not outcome.failure:
+                measured[place] = statistics.median(ratios(outcome))
+                self.found.setdefault(place, []).extend(ratios(outcome))
+        return measured
+
+    def _ratio(self, place: int | None) -> float:
+        return inf if place is None else statistics.median(self.found[place])
+
+    def _is_timely(self, place: int) -> bool:
+        return self.has_time()
+
+    def _trial(self, place: int, rounds: int, seed: int, most: float | None = None) -> Outcome:
+        subject = self.subject
+        program = subject.program(place)
+        assert program is not None, "a strategy named a point that has no program"
+        outcome = self.executor.run(self._asked(program, rounds, seed), most)
+        self.tried.add(place)
+        candidate = subject.candidates[place]
+        if outcome.failure:
+            subject.refused[candidate.text] = outcome.failure
+            self.found.pop(place, None)
+        subject.note_trial(candidate, None if outcome.failure else statistics.median(ratios(outcome)), outcome.failure)
+        self.tell()
+        return outcome
+
+    def _asked(self, program: ProgramText, rounds: int, seed: int) -> Trial:
+        return Trial(self.subject.memory, self.subject.default, program, rounds, seed)
+
+
+def default_trial(subject: Subject) -> Trial:
+    """How long does a task take with its default?"""
+    return Trial(subject.memory, subject.default, None, _FIRST_ROUNDS)
+
+
+def ratios(outcome: Outcome) -> list[float]:
+    """The candidate's time over the default's, round by round."""
+    return [mine / other for mine, other in zip(outcome.seconds, outcome.default_seconds, strict=True)]
+
+
+def is_faster(found: Sequence[float]) -> bool:
+    """Whether ratios of rounds show a gain of `LEAST_GAIN` at least, and one above their noise."""
+    middle = statistics.median(found)
+    # The standard error of a median, from the median deviation, which single disturbed rounds do not move.
+    deviation = 1.4826 * statistics.median(abs(ratio - middle) for ratio in found)
+    error = 1.2533 * deviation / len(found) ** 0.5
+    return middle <= 1 - LEAST_GAIN and middle + 3 * error < 1

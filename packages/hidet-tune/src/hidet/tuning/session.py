@@ -1,0 +1,289 @@
+"""One call of the tuner: tasks are measured one by one in a process of their own, and the model as a whole last.
+
+What is found goes to the store at once, so that Ctrl-C at any moment loses nothing: the model is then compiled with
+what the store has.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hidet.cli.inputs import random_array
+from hidet.cli.timing import measure_alternately, time_calls
+from hidet.compiler.graphs import ImportedModel, compile_graph
+from hidet.context import CompileContext
+from hidet.errors import HidetError, OptionError
+from hidet.runtime.compiled import CompiledGraph
+from hidet.schedule.shortlist import SearchLevel
+from hidet.schedule.task import TaskKey
+from hidet.tuning.executor import Executor, MakeExecutor
+from hidet.tuning.meaning import threads_of
+from hidet.tuning.report import TaskReport, TuneReport
+from hidet.tuning.report_live import Observe, Progress
+from hidet.tuning.report_roofline import roofline_of
+from hidet.tuning.search import TaskSearch, default_trial
+from hidet.tuning.store import OFF, Entry, Store
+from hidet.tuning.strategy import Strategy
+from hidet.tuning.strategy_history import History
+from hidet.tuning.subjects import Subject, subject_of, tasks_of
+from hidet.tuning.trial import settings_of
+
+_MODEL_ROUNDS = 7
+_MODEL_TURN = 0.05
+"""Seconds of calls in a turn of the model, at least one call."""
+_MOST_RESERVED = 0.6
+"""Of the time that is left once the model has been compiled, at most, for compiling it again and measuring it."""
+_NO_TIME = "the budget was spent before it was measured"
+_INTERRUPTED = "interrupted before it was measured"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A graph of a model. inputs: what it is measured on as a whole; None for random arrays."""
+
+    imported: ImportedModel
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None
+
+
+class Session:
+    """Tunes the graphs of a model, all of one target, for `budget` seconds from `start` of `time.monotonic` on.
+
+    level: how much of a space is tried. candidate_seconds: what a trial may take. progress: hears how far tasks are.
+    OptionError for a machine that is not this one.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        store: Store,
+        start: float,
+        budget: float,
+        *,
+        strategy: Strategy,
+        make_executor: MakeExecutor,
+        level: SearchLevel,
+        candidate_seconds: float,
+        progress: Observe,
+    ) -> None:
+        self._parts = [_without_tuning(part) for part in parts]
+        self._store = store
+        self._start = start
+        self._budget = budget
+        self._end = start + budget
+        self._strategy = strategy
+        self._make_executor = make_executor
+        self._level = level
+        self._candidate_seconds = candidate_seconds
+        self._progress = progress
+        self._reports: dict[TaskKey, TaskReport] = {}
+        self._plan: dict[TaskKey, Subject | TaskReport] = {}
+        self._found: list[Entry] = []
+        self._compiled: list[CompiledGraph] = []
+        self._facts: dict[str, Any] = {}
+        ctx = parts[0].imported.ctx
+        if ctx.machine is not None:
+            raise OptionError(
+                f"{ctx.target.name}:{ctx.machine} is another machine than this one, and schedules are measured where "
+                "they are tuned",
+                hint=f"tune for target {ctx.target.name!r} on such a machine, and export the store",
+            )
+
+    @property
+    def compiled(self) -> Sequence[CompiledGraph]:
+        """The graphs with the choices, in the order of the parts, after `run`."""
+        return self._compiled
+
+    def run(self) -> TuneReport:
+        """Everything."""
+        is_interrupted = False
+        try:
+            self._tune()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            for key, each in self._plan.items():
+                if isinstance(each, Subject):
+                    self._reports.setdefault(key, each.report(note=_INTERRUPTED))
+            if self._is_changed() or not self._compiled:
+                self._compiled = self._compile()
+        return TuneReport(
+            self._compiled[0],
+            tuple(self._reports[key] for key in self._plan),
+            str(self._store.path),
+            time.monotonic() - self._start,
+            is_interrupted=is_interrupted,
+            budget=self._budget,
+            roofline=roofline_of(self._parts[0].imported.ctx),
+            **self._facts,
+        )
+
+    def _tune(self) -> None:
+        known = {entry.meaning: entry for entry in self._store.entries()}
+        contexts = [self._untuned(part) for part in self._parts]
+        graphs = [(part.imported.graph, ctx) for part, ctx in zip(self._parts, contexts, strict=True)]
+        for key, steps in tasks_of(graphs).items():
+            self._plan[key] = subject_of(steps[0], len(steps), contexts[0], self._level, known, self._start)
+        subjects = [each for each in self._plan.values() if isinstance(each, Subject)]
+        self._reports = {key: each for key, each in self._plan.items() if isinstance(each, TaskReport)}
+        begin = time.monotonic()
+        self._compiled = before = self._compile()
+        if not subjects:
+            return
+        compiling = time.monotonic() - begin
+        runs = [self._run_of(part, compiled) for part, compiled in zip(self._parts, before, strict=True)]
+        once = sum(time_calls(run, 0.0, least_calls=1)[0] for run in runs if run is not None)
+        judging = 2 * (_MODEL_ROUNDS * max(_MODEL_TURN, once) + once)
+        now = time.monotonic()
+        reserved = min(1.3 * compiling + judging, _MOST_RESERVED * max(self._end - now, 0.0))
+        ctx = self._parts[0].imported.ctx
+        with self._make_executor(settings_of(ctx, threads_of(ctx)), self._candidate_seconds) as executor:
+            self._search(subjects, executor, self._end - reserved)
+            self._facts["device"] = executor.device
+        if self._is_changed():
+            self._compiled = self._compile()
+            self._judge(runs, once)
+
+    def _is_changed(self) -> bool:
+        return any(entry.params != entry.default_params for entry in self._found)
+
+    def _untuned(self, part: Part) -> CompileContext:
+        """The compilation without what the store has."""
+        ctx = part.imported.ctx
+        return replace(ctx, options=ctx.options.updated({"tune.store": OFF}))
+
+    def _compile(self) -> list[CompiledGraph]:
+        return [compile_graph(part.imported.graph, part.imported.ctx, part.imported.signature) for part in self._parts]
+
+    def _search(self, subjects: Sequence[Subject], executor: Executor, end: float) -> None:
+        """Measure tasks, those first that the model spends most time in."""
+        if time.monotonic() < end:
+            executor.announce([default_trial(subject) for subject in subjects])
+        for subject in subjects:
+            self._measure_default(subject, executor, end)
+        left = sorted((s for s in subjects if s.seconds), key=lambda subject: -subject.share)
+        for number, subject in enumerate(left):
+            rest = sum(other.share for other in left[number:])
+            now = time.monotonic()
+            if now >= end:
+                self._reports[subject.task.key] = subject.report(note=_NO_TIME)
+                continue
+            share = subject.share / sum(other.share for other in left)
+            progress = Progress(number + 1, len(left), subject.report(), share, self._end)
+            search = TaskSearch(
+                subject,
+                executor,
+                now + (end - now) * subject.share / rest,
+                self._level,
+                tell=partial(self._tell, subject, progress),
+            )
+            try:
+                entry = search.run(self._strategy, History(self._store.path))
+            except KeyboardInterrupt:
+                # What was measured so far is not lost. Who cannot wait a moment presses again.
+                self._keep(subject, search.entry())
+                raise
+            self._keep(subject, entry)
+            self._progress(replace(progress, task=self._reports[subject.task.key], is_done=True))
+
+    def _tell(self, subject: Subject, progress: Progress) -> None:
+        """How far the search of a task is."""
+        tried = len({trial.params for trial in subject.trials})
+        facts = {"default_seconds": subject.seconds, "tried": tried, "points": len(subject.candidates)}
+        self._progress(replace(progress, task=replace(subject.report(), **facts)))
+
+    def _measure_default(self, subject: Subject, executor: Executor, end: float) -> None:
+        """Learn how long a task takes with its default; a report where that cannot be."""
+        now = time.monotonic()
+        note = _NO_TIME
+        if now < end:
+            try:
+                outcome = executor.run(default_trial(subject), end - now)
+                subject.seconds = statistics.median(outcome.default_seconds) if not outcome.failure else 0.0
+                note = f"its default program cannot be measured: {outcome.failure}"
+            except TimeoutError:
+                note = _NO_TIME
+        if not subject.seconds:
+            self._reports[subject.task.key] = subject.report(note=note)
+
+    def _keep(self, subject: Subject, entry: Entry) -> None:
+        self._found.append(entry)
+        self._reports[subject.task.key] = subject.report(entry)
+        self._store.put([entry])
+
+    def _judge(self, before: Sequence[Callable[[], object] | None], once: float) -> None:
+        """Measure the whole model. Where it has become slower, the store has the default parameters instead.
+
+        before: calls of the graphs as they were; once: seconds of all of them.
+        """
+        after = [self._run_of(part, compiled) for part, compiled in zip(self._parts, self._compiled, strict=True)]
+        pairs = [(old, new) for old, new in zip(before, after, strict=True) if old is not None and new is not None]
+        if not pairs:
+            return
+        runs: dict[str, Callable[[], object]] = {
+            "before": partial(_call, [old for old, _ in pairs]),
+            "after": partial(_call, [new for _, new in pairs]),
+        }
+        left = max(self._end - time.monotonic(), 0.0)
+        rounds = min(_MODEL_ROUNDS, max(3, int(left / max(2 * once, 1e-9))))
+        turn = min(_MODEL_TURN, left / (4 * rounds))
+        time_turn = partial(time_calls, least_calls=1, warm_calls=0)
+        latencies = measure_alternately(runs, turn, rounds, pause=0.01, time_turn=time_turn)
+        old, new = latencies["before"].median, latencies["after"].median
+        self._facts |= {"default_seconds": old, "tuned_seconds": new, "is_dropped": new > old}
+        if new > old:
+            defaults = [replace(each, params=each.default_params, seconds=each.default_seconds) for each in self._found]
+            self._store.put(defaults)
+            self._compiled = self._compile()
+
+    def _run_of(self, part: Part, compiled: CompiledGraph) -> Callable[[], object] | None:
+        """A call of a graph that ends when its work is done, called once before; None for a graph that cannot be called
+        by itself, because its sizes are open, or steps of it run in a framework."""
+        memory = part.imported.ctx.target.memory
+        call: Callable[[], object]
+        try:
+            if isinstance(part.inputs, Mapping):
+                call = partial(compiled, **part.inputs)
+            elif part.inputs is not None:
+                call = partial(compiled, *part.inputs)
+            else:
+                arrays = _random_inputs(compiled)
+                call = partial(compiled.call_on_inputs, arrays if memory is None else list(map(memory.place, arrays)))
+            call()
+        except HidetError as error:
+            self._facts["unmeasured"] = str(error.message)
+            return None
+        if memory is None:
+            return call
+        memory.synchronize()
+        return partial(_call, [call, memory.synchronize])
+
+
+def _without_tuning(part: Part) -> Part:
+    """The part, compiled at once where it is compiled."""
+    ctx = part.imported.ctx
+    ctx = replace(ctx, options=replace(ctx.options, tune=None, search_space=0))
+    return replace(part, imported=replace(part.imported, ctx=ctx))
+
+
+def _call(runs: Sequence[Callable[[], object]]) -> None:
+    for run in runs:
+        run()
+
+
+def _random_inputs(compiled: CompiledGraph) -> list[Any]:
+    """Arrays for the inputs of a graph. OptionError for one whose shape is open."""
+    generator = np.random.default_rng(0)
+    arrays = []
+    for slot in compiled.bundle.program.inputs:
+        extents = () if slot.tensor is None else slot.tensor.shape
+        shape = [extent for extent in extents if isinstance(extent, int)]
+        if slot.tensor is None or len(shape) < len(extents):
+            raise OptionError(f"input {slot.name} has no fixed shape", hint="give hidet.tune example_inputs, or shapes")
+        arrays.append(random_array(generator, shape, slot.tensor.dtype.numpy()))
+    return arrays
