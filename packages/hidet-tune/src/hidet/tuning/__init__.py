@@ -2,6 +2,7 @@
 
 tune(model)          measure, keep what is faster, and compile the model with it
 TuneReport           what that has found
+LiveTable            shows how far it is
 Strategy             how a space is searched
 Executor             where programs are measured
 Store                the choices on disk
@@ -18,6 +19,7 @@ from hidet.lazy import lazy_attributes
 if TYPE_CHECKING:
     from hidet.tuning.executor import Executor
     from hidet.tuning.report import TaskReport, TuneReport
+    from hidet.tuning.report_live import LiveTable, Progress
     from hidet.tuning.store import Entry, Store
     from hidet.tuning.strategy import Measurement, Point, Problem, Strategy
     from hidet.tuning.strategy_orders import SuccessiveHalving
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Entry",
     "Executor",
+    "LiveTable",
     "Measurement",
     "Outcome",
     "Point",
     "Problem",
+    "Progress",
     "Settings",
     "Store",
     "Strategy",
@@ -48,10 +52,12 @@ __getattr__, __dir__ = lazy_attributes(
         "Settings": "trial",
         "Store": "store",
         "Executor": "executor",
+        "LiveTable": "report_live",
         "Measurement": "strategy",
         "Outcome": "trial",
         "Point": "strategy",
         "Problem": "strategy",
+        "Progress": "report_live",
         "Strategy": "strategy",
         "SuccessiveHalving": "strategy_orders",
         "TaskReport": "report",

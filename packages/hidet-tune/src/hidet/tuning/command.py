@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,8 @@ from hidet.cli.inputs import parse_shapes, parse_values, shapes_option, values_o
 from hidet.cli.model import model_argument
 from hidet.cli.output import json_option, print_json
 from hidet.errors import OptionError
+from hidet.tuning.report_html import report_html
+from hidet.tuning.report_live import LiveTable
 from hidet.tuning.store import Store, store_path
 from hidet.tuning.tuner import tune
 
@@ -44,6 +45,7 @@ def tune_group() -> None:
 @store_option
 @click.option("--strategy", default="halving", show_default=True, help="How points are searched, by name.")
 @click.option("--executor", default="local", show_default=True, help="Where programs are measured, by name.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of HTML with all of it.")
 @json_option
 def run(
     model: Path,
@@ -55,25 +57,29 @@ def run(
     store: str,
     strategy: str,
     executor: str,
+    report: Path | None,
     as_json: bool,
 ) -> None:
     """Measure the schedules of MODEL, and keep those that are faster."""
-    report = tune(
-        str(model),
-        budget=budget,
-        target=target,
-        options={"threads": threads},
-        shapes=parse_shapes(shapes),
-        values=parse_values(values),
-        store=store,
-        strategy=strategy,
-        executor=executor,
-        progress=lambda line: click.echo(line, file=sys.stderr),
-    )
+    with LiveTable() as progress:
+        found = tune(
+            str(model),
+            budget=budget,
+            target=target,
+            options={"threads": threads},
+            shapes=parse_shapes(shapes),
+            values=parse_values(values),
+            store=store,
+            strategy=strategy,
+            executor=executor,
+            progress=progress,
+        )
+    if report is not None:
+        report.write_text(report_html(found, model.name), encoding="utf-8")
     if as_json:
-        print_json({"model": model, **report.as_json()})
+        print_json({"model": model, **found.as_json()})
     else:
-        click.echo(str(report))
+        click.echo(str(found))
 
 
 @tune_group.command()

@@ -9,7 +9,6 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from hidet.tuning.report import Roofline, TaskReport, TrialReport, TuneReport
 from hidet.tuning.report_live import duration
@@ -35,10 +34,10 @@ def report_html(report: TuneReport, model: str) -> str:
         tasks=[_task(number, task) for number, task in enumerate(report.tasks, 1)],
         footer="Made by hidet-tune.",
         data=_script_data(report, places),
-        style=Markup(_file("page.css")),
-        script=Markup(_file("page.js")),
-        chart_style=Markup(_file("uPlot.min.css")),
-        chart_script=Markup(_file("uPlot.iife.min.js")),
+        style=_file("page.css"),
+        script=_file("page.js"),
+        chart_style=_file("uPlot.min.css"),
+        chart_script=_file("uPlot.iife.min.js"),
     )
 
 
@@ -46,7 +45,7 @@ def _file(name: str) -> str:
     return files("hidet.tuning").joinpath("report_page", name).read_text(encoding="utf-8")
 
 
-def _script_data(report: TuneReport, places: Sequence[Mapping[str, Any]]) -> Markup:
+def _script_data(report: TuneReport, places: Sequence[Mapping[str, Any]]) -> str:
     """Numbers for the charts. Nothing in them can end the element that they stand in."""
     tasks = []
     for task in report.tasks:
@@ -58,7 +57,7 @@ def _script_data(report: TuneReport, places: Sequence[Mapping[str, Any]]) -> Mar
         tasks.append({"default_seconds": default, "trials": trials})
     roofline = None if report.roofline is None else asdict(report.roofline)
     text = json.dumps({"tasks": tasks, "places": places, "roofline": roofline})
-    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
+    return text.replace("<", "\\u003c").replace("&", "\\u0026")
 
 
 def _verdict(report: TuneReport) -> str:
