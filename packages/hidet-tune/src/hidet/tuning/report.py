@@ -95,7 +95,7 @@ class TuneReport:
     changed, or tuning was interrupted. is_dropped: whether the choices made the whole model slower, and none is used.
     is_interrupted: whether Ctrl-C ended it early. budget: seconds that it might take. device: what measured, "" where
     nothing did. roofline: what that can do; None where nobody knows. unmeasured: why the model as a whole was not
-    measured; "" where it could be.
+    measured; "" where it could be. unsaved: why the store could not keep what was found; "" where it has.
     """
 
     compiled: CompiledGraph = field(repr=False)
@@ -110,6 +110,7 @@ class TuneReport:
     device: str = ""
     roofline: Roofline | None = None
     unmeasured: str = ""
+    unsaved: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Numbers and texts alone."""
@@ -130,6 +131,8 @@ class TuneReport:
             lines.append(f"measured on {self.device}")
         if self.unmeasured:
             lines.append(f"the model as a whole was not measured: {self.unmeasured}")
+        if self.unsaved:
+            lines.append(f"not kept beyond this process: {self.unsaved}")
         if self.is_interrupted:
             lines.append("interrupted: what was found is kept, and the model as a whole was not measured")
         return "\n".join(lines)

@@ -6,9 +6,11 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
+from hidet.errors import CacheError
 from hidet.tuning.executor import Executor
 from hidet.tuning.store import Entry
 from hidet.tuning.strategy import Measurement, Problem, Strategy, sizes_of
@@ -53,14 +55,13 @@ class TaskSearch:
         # The best of an earlier search comes first, so that a short budget does not lose it.
         earlier = [place for place, each in enumerate(subject.candidates) if each.text == known]
         self.measure(earlier, _FIRST_ROUNDS)
-        try:
-            problem = Problem(points, sizes, history.known(subject.meaning), earlier)
-            best = strategy.search(problem, self.measure, self.has_time)
-        finally:
-            history.add(
-                subject.meaning,
-                [Measurement(sizes, points[place].knobs, self._ratio(place)) for place in self.found],
-            )
+        learned: list[Measurement] = []
+        with suppress(CacheError):  # what was learned is a help, not a result
+            learned = history.known(subject.meaning)
+        best = strategy.search(Problem(points, sizes, learned, earlier), self.measure, self.has_time)
+        measured = [Measurement(sizes, points[place].knobs, self._ratio(place)) for place in self.found]
+        with suppress(CacheError):
+            history.add(subject.meaning, measured)
         self._finished = self.level if self.has_time() else 0
         return self.entry(min((each for each in (best, *earlier) if each in self.found), key=self._ratio, default=None))
 
@@ -102,9 +103,9 @@ class TaskSearch:
         """As `hidet.tuning.strategy.Measure`."""
         programs = {place: self.subject.program(place) for place in itertools.takewhile(self._is_timely, places)}
         self.tried |= {place for place, program in programs.items() if program is None}
-        self.executor.announce(
-            [self._asked(program, rounds, seed=0) for program in programs.values() if program is not None]
-        )
+        asked = [self._asked(program, rounds, seed=0) for program in programs.values() if program is not None]
+        if asked:
+            self.executor.announce(asked)
         measured: dict[int, float] = {}
         for place, program in programs.items():
             if program is None or not self.has_time():

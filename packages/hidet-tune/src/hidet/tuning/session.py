@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +20,12 @@ from hidet.cli.inputs import random_array
 from hidet.cli.timing import measure_alternately, time_calls
 from hidet.compiler.graphs import ImportedModel, compile_graph
 from hidet.context import CompileContext
-from hidet.errors import HidetError, OptionError
+from hidet.errors import CacheWarning, HidetError, OptionError
 from hidet.runtime.compiled import CompiledGraph
 from hidet.schedule.shortlist import SearchLevel
 from hidet.schedule.task import TaskKey
 from hidet.tuning.executor import Executor, MakeExecutor
-from hidet.tuning.meaning import threads_of
+from hidet.tuning.meaning import Meaning, threads_of
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.report_live import Observe, Progress
 from hidet.tuning.report_roofline import roofline_of
@@ -85,7 +86,9 @@ class Session:
         self._reports: dict[TaskKey, TaskReport] = {}
         self._plan: dict[TaskKey, Subject | TaskReport] = {}
         self._found: list[Entry] = []
+        self._before: dict[Meaning, str] = {}
         self._compiled: list[CompiledGraph] = []
+        self._is_outdated = True
         self._facts: dict[str, Any] = {}
         ctx = parts[0].imported.ctx
         if ctx.machine is not None:
@@ -110,8 +113,8 @@ class Session:
             for key, each in self._plan.items():
                 if isinstance(each, Subject):
                     self._reports.setdefault(key, each.report(note=_INTERRUPTED))
-            if self._is_changed() or not self._compiled:
-                self._compiled = self._compile()
+            self._save()
+            self._compile()
         return TuneReport(
             self._compiled[0],
             tuple(self._reports[key] for key in self._plan),
@@ -132,7 +135,8 @@ class Session:
         subjects = [each for each in self._plan.values() if isinstance(each, Subject)]
         self._reports = {key: each for key, each in self._plan.items() if isinstance(each, TaskReport)}
         begin = time.monotonic()
-        self._compiled = before = self._compile()
+        self._compile()
+        before = self._compiled
         if not subjects:
             return
         compiling = time.monotonic() - begin
@@ -145,20 +149,21 @@ class Session:
         with self._make_executor(settings_of(ctx, threads_of(ctx)), self._candidate_seconds) as executor:
             self._search(subjects, executor, self._end - reserved)
             self._facts["device"] = executor.device
-        if self._is_changed():
-            self._compiled = self._compile()
+        if self._is_outdated:
+            self._compile()
             self._judge(runs, once)
-
-    def _is_changed(self) -> bool:
-        return any(entry.params != entry.default_params for entry in self._found)
 
     def _untuned(self, part: Part) -> CompileContext:
         """The compilation without what the store has."""
         ctx = part.imported.ctx
         return replace(ctx, options=ctx.options.updated({"tune.store": OFF}))
 
-    def _compile(self) -> list[CompiledGraph]:
-        return [compile_graph(part.imported.graph, part.imported.ctx, part.imported.signature) for part in self._parts]
+    def _compile(self) -> None:
+        """Compile the graphs with what the store has, unless they are."""
+        if self._is_outdated:
+            parts = [part.imported for part in self._parts]
+            self._compiled = [compile_graph(part.graph, part.ctx, part.signature) for part in parts]
+            self._is_outdated = False
 
     def _search(self, subjects: Sequence[Subject], executor: Executor, end: float) -> None:
         """Measure tasks, those first that the model spends most time in."""
@@ -212,12 +217,25 @@ class Session:
             self._reports[subject.task.key] = subject.report(note=note)
 
     def _keep(self, subject: Subject, entry: Entry) -> None:
+        before = subject.default_params if subject.known is None else subject.known.params
+        self._before[entry.meaning] = before
+        self._is_outdated |= entry.params != before
         self._found.append(entry)
         self._reports[subject.task.key] = subject.report(entry)
-        self._store.put([entry])
+        self._save()
+
+    def _save(self) -> None:
+        """Keep all that was found, which somebody may have lost since: a file that is damaged is begun anew."""
+        error = self._store.put_or_hold(self._found) if self._found else None
+        if error is not None and "unsaved" not in self._facts:
+            self._facts["unsaved"] = error.message
+            message = f"{error.message}; what tuning finds holds in this process alone until it can be"
+            warnings.warn(CacheWarning(message, hint=error.hint), stacklevel=2)
+        elif error is None:
+            self._facts.pop("unsaved", None)
 
     def _judge(self, before: Sequence[Callable[[], object] | None], once: float) -> None:
-        """Measure the whole model. Where it has become slower, the store has the default parameters instead.
+        """Measure the whole model. Where it has become slower, the store has the parameters of before instead.
 
         before: calls of the graphs as they were; once: seconds of all of them.
         """
@@ -237,9 +255,12 @@ class Session:
         old, new = latencies["before"].median, latencies["after"].median
         self._facts |= {"default_seconds": old, "tuned_seconds": new, "is_dropped": new > old}
         if new > old:
-            defaults = [replace(each, params=each.default_params, seconds=each.default_seconds) for each in self._found]
-            self._store.put(defaults)
-            self._compiled = self._compile()
+            self._is_outdated = True
+            self._found = [
+                replace(each, params=self._before[each.meaning], seconds=each.default_seconds) for each in self._found
+            ]
+            self._save()
+            self._compile()
 
     def _run_of(self, part: Part, compiled: CompiledGraph) -> Callable[[], object] | None:
         """A call of a graph that ends when its work is done, called once before; None for a graph that cannot be called

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TypeVar
@@ -81,10 +81,16 @@ def _beside_kernels(cache: str) -> Path:
     return cache_directory(cache) / "tuning.sqlite"
 
 
+_HELD: dict[Path, dict[Meaning, Entry]] = {}
+"""Entries that a file could not take, for the compilations of this process."""
+
+
 def known_choices(path: Path) -> Mapping[Meaning, Entry]:
-    """The entries of a store, read again only where the file has changed; none where there is no file."""
-    stamp = _stamp(path)
-    return {} if stamp is None else _read(path, stamp)
+    """The entries of a store, read again only where the file has changed; none where there is no file. Those that the
+    file could not take are among them."""
+    stamp, held = _stamp(path), _HELD.get(path)
+    read = {} if stamp is None else _read(path, stamp)
+    return {**read, **held} if held else read
 
 
 @functools.lru_cache(maxsize=4)
@@ -130,10 +136,23 @@ class Store:
         """Keep entries, in place of those with the same keys."""
         rows = [_row(entry) for entry in entries]
         self._run(lambda connection: connection.executemany(_PUT, rows))
+        _HELD.pop(self.path, None)
         _read.cache_clear()
+
+    def put_or_hold(self, entries: Sequence[Entry]) -> CacheError | None:
+        """As `put`; where the file cannot take them, this process alone has them, and the reason is returned. What was
+        held before is tried again."""
+        waiting = {**_HELD.get(self.path, {}), **{entry.meaning: entry for entry in entries}}
+        try:
+            self.put(waiting.values())
+        except CacheError as error:
+            _HELD[self.path] = waiting
+            return error
+        return None
 
     def clear(self) -> int:
         """Delete all entries, and what strategies have learned from. Returns how many entries there were."""
+        _HELD.pop(self.path, None)
         if not self.path.exists():
             return 0
         self._run(lambda connection: connection.execute("DROP TABLE IF EXISTS measurements"))
