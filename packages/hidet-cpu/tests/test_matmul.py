@@ -7,7 +7,7 @@ import pytest
 
 from hidet import dims, dtypes
 from hidet.compiler.graphs import compile_graph
-from hidet.cpu.schedules.gemm_blocking import choose_blocking
+from hidet.cpu.schedules.gemm_blocking import Extents, blocking_of, choose_item
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
 from hidet.graph import TensorType
@@ -136,7 +136,8 @@ def test_sizes_are_not_compiled_in() -> None:
 def test_work_items_are_neither_few_nor_tiny(size: tuple[int, int, int]) -> None:
     m, n, k = size
     shape = tile_shape(context().target, dtypes.f32)  # type: ignore[arg-type]  # the CPU target
-    blocking = choose_blocking(shape, 48 << 10, 1, m, n, 1, k, 132)
+    extents = Extents(1, m, n, 1, k, 132)
+    blocking = blocking_of(shape, extents, choose_item(shape, 48 << 10, extents))
     items = -(-m // blocking.rows) * -(-n // (blocking.groups * shape.columns))
     assert blocking.rows % shape.rows == 0
     assert items >= 4

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hidet.context import CompileContext
-from hidet.cpu.schedules.attention_decode import decode_kernel, is_decode
+from hidet.cpu.schedules.attention_decode import DECODE_KEYS, decode_kernel, is_decode
 from hidet.cpu.schedules.attention_flash import flash_kernel
 from hidet.cpu.schedules.attention_kernel import LARGEST_ROW
 from hidet.cpu.schedules.attention_pack import is_worth_packing, packing
-from hidet.cpu.schedules.attention_tile import tile_shape
+from hidet.cpu.schedules.attention_tile import TileShape, tile_shape
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.target import cpu_target
 from hidet.errors import ScheduleError
@@ -21,9 +21,21 @@ from hidet.schedule.task import Task
 
 # Keys scored at a time: scores of 64 queries take 32 KiB of the first-level cache.
 KEY_BLOCK = 128
+_KEYS = (64, 128, 256, 512)
 
 
-class AttentionRule(ScheduleRule[AttentionProblem, int]):
+@dataclass(frozen=True, slots=True)
+class AttentionParams:
+    """keys: scored at a time. vectors: of queries in a block. copies_k, copies_v: whether rows of k and v are copied
+    first, to follow each other in the type that attention computes in."""
+
+    keys: int
+    vectors: int
+    copies_k: bool = False
+    copies_v: bool = False
+
+
+class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
     """Schedules attention with or without log-sum-exp, for any strides, masks and numbers of queries."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[AttentionProblem] | None:
@@ -34,39 +46,67 @@ class AttentionRule(ScheduleRule[AttentionProblem, int]):
             raise ScheduleError(f"rows of k or v have {longest} elements, expected at most {LARGEST_ROW}")
         return Match(task, problem)
 
-    def space(self, match: Match[AttentionProblem], ctx: CompileContext) -> Space[int]:
-        """How many keys are scored at a time."""
-        return Space.of_knob(Knob("key_block", (64, 128, 256, 512), "keys that are scored at a time"))
+    def space(self, match: Match[AttentionProblem], ctx: CompileContext) -> Space[AttentionParams]:
+        """Keys that are scored at a time, and, of many queries, how many of them together, and what is copied."""
+        problem = match.data
+        keys = Knob("keys", _KEYS, "keys that are scored at a time")
+        if is_decode(problem):
+            vectors = self.default(match, ctx).vectors
+            return Space((keys,), lambda keys: AttentionParams(keys, vectors))
+        return Space(
+            (
+                keys,
+                Knob("vectors", tuple(sorted(_shape(problem, ctx).rows)), "vectors of queries in a block"),
+                Knob("copies_k", (False, True), "whether k is copied first"),
+                Knob("copies_v", (False, True), "whether v is copied first"),
+            ),
+            AttentionParams,
+        )
 
-    def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> int:
-        """Scores that fit into the first-level cache."""
-        return KEY_BLOCK
+    def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> AttentionParams:
+        """Scores that fit into the first-level cache, and copies that save more than they cost."""
+        problem = match.data
+        vectors = _shape(problem, ctx).vectors
+        if is_decode(problem):
+            return AttentionParams(DECODE_KEYS, vectors)
+        copies = [
+            is_worth_packing(problem, place, extent)
+            for place, extent in ((problem.k, problem.depth), (problem.v, problem.width))
+        ]
+        return AttentionParams(KEY_BLOCK, vectors, *copies)
 
-    def build(self, match: Match[AttentionProblem], params: int, ctx: CompileContext) -> Program:
+    def build(self, match: Match[AttentionProblem], params: AttentionParams, ctx: CompileContext) -> Program:
         """Kernels that copy k and v where that pays, and one that does the rest."""
         problem = match.data
-        cpu = cpu_target(ctx).cpu
-        shape = tile_shape(problem.compute, cpu.vector_bits, cpu.vector_registers)
+        shape = _shape(problem, ctx)
+        shape = replace(shape, rows={count: rows for count, rows in shape.rows.items() if count <= params.vectors})
         program = ProgramBuilder(match.task)
         pointers: dict[str, Expr] = {
             name: program.pointers[place.tensor.operand] for name, place in problem.tensors().items()
         }
         if is_decode(problem):
-            kernel = decode_kernel(problem, shape.lanes)
+            kernel = decode_kernel(problem, shape.lanes, params.keys)
         else:
-            problem = _packed(problem, program, pointers)
-            kernel = flash_kernel(problem, shape, params)
+            problem = _packed(problem, params, program, pointers)
+            kernel = flash_kernel(problem, shape, params.keys)
         program.add(kernel.called)
         program.launch(kernel.function, list(pointers.values()), kernel.scope, kernel.grid, kernel.cost)
         return program.program()
 
 
-def _packed(problem: AttentionProblem, program: ProgramBuilder, pointers: dict[str, Expr]) -> AttentionProblem:
-    """The problem on copies of k and v where those pay; launches what copies them and replaces their `pointers`."""
-    for name, extent in (("k", problem.depth), ("v", problem.width)):
-        source = problem.tensors()[name]
-        if not is_worth_packing(problem, source, extent):
+def _shape(problem: AttentionProblem, ctx: CompileContext) -> TileShape:
+    cpu = cpu_target(ctx).cpu
+    return tile_shape(problem.compute, cpu.vector_bits, cpu.vector_registers)
+
+
+def _packed(
+    problem: AttentionProblem, params: AttentionParams, program: ProgramBuilder, pointers: dict[str, Expr]
+) -> AttentionProblem:
+    """The problem on copies of k and v as chosen; launches what copies them and replaces their `pointers`."""
+    for name, extent, is_copied in (("k", problem.depth, params.copies_k), ("v", problem.width, params.copies_v)):
+        if not is_copied:
             continue
+        source = problem.tensors()[name]
         copy = packing(name, problem, source, extent)
         packed = program.scratch(f"{name}_packed", problem.compute, copy.elements)
         program.launch(copy.function, [pointers[name], packed], copy.scope, copy.grid, copy.cost)

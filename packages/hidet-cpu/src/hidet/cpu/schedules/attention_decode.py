@@ -27,7 +27,8 @@ from hidet.schedule.lowering import KernelScope
 MOST_ROWS = 4
 """With more rows the tiles of `attention_flash`, which compute sixteen at least, are no slower."""
 
-_KEY_BLOCK = 256
+DECODE_KEYS = 256
+"""Keys scored at a time."""
 _BYTES_PER_NANOSECOND = 10
 
 # Vectors of a row of v that are summed together; two keys at a time when there are few, to have sums to wait for.
@@ -40,15 +41,15 @@ def is_decode(problem: AttentionProblem) -> bool:
     return is_small and problem.k.inner == 1 and problem.v.inner == 1
 
 
-def decode_kernel(problem: AttentionProblem, lanes: int) -> AttentionKernel:
-    """The kernel for `problem`; a work item computes all rows that share keys."""
+def decode_kernel(problem: AttentionProblem, lanes: int, key_block: int) -> AttentionKernel:
+    """The kernel for `problem`, scoring `key_block` keys at a time; a work item computes all rows that share keys."""
     scope = KernelScope()
     leading = [build.size_var(f"lead{n}") for n in range(len(problem.leading))]
     places: dict[str, Place] = {}
     k = IRBuilder()
     for name, placement in problem.tensors().items():
         places[name] = place_tensor(k, scope, name, placement, leading, 0)
-    _Decode(k, problem, lanes, scope, places).write()
+    _Decode(k, problem, lanes, key_block, scope, places).write()
     function = Function("attention", scope.params, k.body, kind="kernel", grid_vars=tuple(leading))
     row_bytes = problem.depth * problem.k.dtype.nbytes + problem.width * problem.v.dtype.nbytes
     cost = dims.floordiv(problem.keys * row_bytes, _BYTES_PER_NANOSECOND) + 1
@@ -60,12 +61,18 @@ class _Decode:
     sum of its weights."""
 
     def __init__(
-        self, k: IRBuilder, problem: AttentionProblem, lanes: int, scope: KernelScope, places: dict[str, Place]
+        self,
+        k: IRBuilder,
+        problem: AttentionProblem,
+        lanes: int,
+        key_block: int,
+        scope: KernelScope,
+        places: dict[str, Place],
     ) -> None:
         assert isinstance(problem.rows, int)
         self.k = k
         self.problem = problem
-        self.lanes = lanes
+        self.lanes, self.key_block = lanes, key_block
         self.places = places
         self.rows = problem.rows
         self.dtype = problem.compute
@@ -73,7 +80,7 @@ class _Decode:
         self.keys = parameter(scope, problem.keys, "keys")
         self.factor = number_parameter(scope, problem.scale * LOG2_E)
         self.query_pitch, self.sum_pitch = array_extent(problem.depth), array_extent(problem.width)
-        self.score_pitch = _KEY_BLOCK + lanes
+        self.score_pitch = key_block + lanes
         self.queries = local_array(k, "queries", self.dtype, self.rows * self.query_pitch)
         self.scores = local_array(k, "scores", self.dtype, self.rows * self.score_pitch)
         self.sums = local_array(k, "sums", self.dtype, self.rows * self.sum_pitch)
@@ -112,8 +119,8 @@ class _Decode:
         k, queries = self.k, self.problem.queries
         assert isinstance(queries, int)
         limit = build.minimum(self.keys, build.index(queries)) if self.problem.is_causal else self.keys
-        with k.for_range("first_key", limit, step=_KEY_BLOCK) as first:
-            keys = k.let("keys", build.minimum(build.index(_KEY_BLOCK), limit - first))
+        with k.for_range("first_key", limit, step=self.key_block) as first:
+            keys = k.let("keys", build.minimum(build.index(self.key_block), limit - first))
             padded = k.let("padded", (keys + (self.lanes - 1)) // self.lanes * self.lanes)
             self._score(first, keys)
             self._mask(first, keys)

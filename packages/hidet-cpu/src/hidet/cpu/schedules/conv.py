@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hidet import dims
 from hidet.context import CompileContext
@@ -23,18 +24,27 @@ from hidet.cpu.schedules.conv_window import (
     with_padding_of,
     without_padding,
 )
-from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, inside_pointer, launch_gemm
-from hidet.cpu.schedules.gemm_blocking import choose_blocking
-from hidet.cpu.schedules.gemm_columns import Columns, PackedColumns, StridedColumns, is_packed_on_the_way
+from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, inside_pointer
+from hidet.cpu.schedules.gemm_blocking import Extents
+from hidet.cpu.schedules.gemm_choice import GemmParams, default_params, gemm_space, launch_product
+from hidet.cpu.schedules.gemm_columns import (
+    Columns,
+    PackedColumns,
+    StridedColumns,
+    can_be_packed_on_the_way,
+    is_packed_on_the_way,
+    order_of,
+)
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TILE_ROWS, TileShape, tile_shape
 from hidet.cpu.schedules.matmul import fill_matrix_rows
-from hidet.cpu.schedules.pack import launch_pack_panels
+from hidet.cpu.schedules.pack import Axis, launch_pack_panels
 from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
 from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.graph.attrs import Attrs
 from hidet.graph.types import TensorType
@@ -44,7 +54,8 @@ from hidet.ir.expr import Expr, Var
 from hidet.operators.rules import arithmetic_dtype
 from hidet.operators.windows import per_axis, side_pairs
 from hidet.schedule.lowering import KernelScope
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Space
 from hidet.schedule.task import Task, TaskTensor
 
 # A run of fewer channels than this is worth a copy that makes longer runs.
@@ -64,7 +75,7 @@ class Convolution:
     is_packed: bool
 
 
-class ConvRule(FixedRule[Convolution]):
+class ConvRule(ScheduleRule[Convolution, GemmParams]):
     """Schedules convolutions over any number of spatial axes, with any stride, padding, dilation and groups."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[Convolution] | None:
@@ -75,10 +86,23 @@ class ConvRule(FixedRule[Convolution]):
         convolution = describe_conv(task, image, weight)
         return None if convolution.windows.taps * TILE_ROWS > TABLE_ENTRIES else Match(task, convolution)
 
-    def build(self, match: Match[Convolution], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[Convolution], ctx: CompileContext) -> Space[GemmParams]:
+        """Register tiles, work items, chunks of the sum, and where filters are packed."""
+        conv, dtype = match.data, arithmetic_dtype(match.data.image.type.dtype)
+        packing = (False, True) if _may_pack_on_the_way(conv, dtype) else (False,)
+        return gemm_space(cpu_target(ctx), dtype, partial(_extents, conv, dtype), packing, self.default(match, ctx))
+
+    def default(self, match: Match[Convolution], ctx: CompileContext) -> GemmParams:
+        """By sizes, symbolic ones as their hints say."""
+        conv, dtype = match.data, arithmetic_dtype(match.data.image.type.dtype)
+        is_on_the_way = _may_pack_on_the_way(conv, dtype) and is_packed_on_the_way(conv.windows.rows)
+        extents, source = _extents(conv, dtype, is_on_the_way), conv.weight.operand.dtype
+        return default_params(cpu_target(ctx), dtype, source, extents, is_packed_on_the_way=is_on_the_way)
+
+    def build(self, match: Match[Convolution], params: GemmParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
         conv, target = match.data, cpu_target(ctx)
-        shape = tile_shape(target, arithmetic_dtype(conv.image.type.dtype))
+        shape = tile_shape(target, arithmetic_dtype(conv.image.type.dtype), params.tile)
         builder = ProgramBuilder(match.task)
         source, windows, run = _image(builder, conv, shape)
         inside = inside_pointer(source)
@@ -88,7 +112,6 @@ class ConvRule(FixedRule[Convolution]):
             outside = builder.scratch("zeros", shape.dtype, run)
             launch_zeros(builder, outside, run)
             zeros = sources[outside] = inside_pointer(outside)
-        table_rows = min(BUFFER_ROWS, TABLE_ENTRIES // windows.taps)
 
         def fill(k: IRBuilder, scope: KernelScope, table: RowTable, group: Expr) -> None:
             start = inside if conv.groups == 1 else inside + group * parameter(scope, conv.channels, "channels")
@@ -98,29 +121,19 @@ class ConvRule(FixedRule[Convolution]):
             axes = (windows.batch, *((axis.result, axis.image_stride) for axis in windows.axes))
             fill_matrix_rows(k, scope, table, start, axes)
 
-        right = _filters(builder, conv, shape, windows, run)
-        blocking = choose_blocking(
-            shape,
-            target.cpu.l1_bytes,
-            conv.groups,
-            windows.rows,
-            conv.filters,
-            windows.taps,
-            run,
-            table_rows,
-            order=right.order,
-        )
+        right = _filters(builder, conv, shape, windows, run, is_on_the_way=params.is_packed_on_the_way)
+        extents = _extents(conv, shape.dtype, params.is_packed_on_the_way)
 
         def place(scope: KernelScope, group: Expr) -> TilePlace:
             base = build.index(0) if conv.groups == 1 else group * parameter(scope, conv.filters, "filters")
             return TilePlace(result_positions(len(windows.axes) + 2), 1, base, {})
 
         gemm = Gemm(
-            problems=conv.groups,
-            rows=windows.rows,
-            columns=conv.filters,
-            taps=windows.taps,
-            run=run,
+            problems=extents.problems,
+            rows=extents.rows,
+            columns=extents.columns,
+            taps=extents.taps,
+            run=extents.run,
             element=source.dtype,
             step=1,
             right=right,
@@ -128,7 +141,7 @@ class ConvRule(FixedRule[Convolution]):
             sources=sources,
             place=place,
         )
-        launch_gemm(builder, match.task, gemm, shape, blocking)
+        launch_product(builder, match.task, gemm, shape, extents, params)
         return builder.program()
 
 
@@ -174,16 +187,44 @@ def conv_windows(image: TensorType, result: TensorType, kernel: Sequence[int], a
     return Windows((image.shape[0], strides[0]), axes)
 
 
+def _can_merge(conv: Convolution) -> bool:
+    """Whether the taps of a row of the kernel are one run of a dense image."""
+    last = conv.windows.axes[-1]
+    return conv.groups == 1 and last.dilation == 1 and last.taps > 1 and not conv.windows.is_transposed
+
+
+def _is_copied(conv: Convolution, dtype: DType) -> bool:
+    """Whether the image is copied before it is multiplied in `dtype`."""
+    is_short = _can_merge(conv) and isinstance(conv.channels, int) and conv.channels < _SHORT_RUN
+    has_runs = conv.image.type.element_strides[1] == 1 or conv.image.type.shape[1] == 1
+    return conv.image.operand.dtype is not dtype or not has_runs or is_short
+
+
+def _extents(conv: Convolution, dtype: DType, is_packed_on_the_way: bool) -> Extents:
+    """is_packed_on_the_way: whether each work item packs its filters."""
+    windows, taps, run = conv.windows, conv.windows.taps, conv.channels
+    if _is_copied(conv, dtype) and _can_merge(conv):
+        merged = windows.axes[-1].taps
+        taps, run = taps // merged, run * merged
+    most_rows, order = min(BUFFER_ROWS, TABLE_ENTRIES // taps), None
+    if is_packed_on_the_way:
+        strides = _filter_strides(conv)
+        order = order_of(strides.column, strides.taps, strides.step)
+    return Extents(conv.groups, windows.rows, conv.filters, taps, run, most_rows, order)
+
+
+def _may_pack_on_the_way(conv: Convolution, dtype: DType) -> bool:
+    """Whether filters are not packed, and lie so that a work item can pack them."""
+    is_merged = _is_copied(conv, dtype) and _can_merge(conv)
+    return not conv.is_packed and not is_merged and can_be_packed_on_the_way(conv.windows.taps)
+
+
 def _image(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> tuple[Var, Windows, Dim]:
     """Where pixels are read, how windows lie on them, and the length of a run."""
     pointer = builder.pointers[conv.image.operand]
     channel_stride = conv.image.type.element_strides[1]
-    last = conv.windows.axes[-1]
     is_transposed = conv.windows.is_transposed
-    can_merge = conv.groups == 1 and last.dilation == 1 and last.taps > 1 and not is_transposed
-    is_short = can_merge and isinstance(conv.channels, int) and conv.channels < _SHORT_RUN
-    has_runs = channel_stride == 1 or conv.image.type.shape[1] == 1
-    if pointer.dtype is shape.dtype and has_runs and not is_short:
+    if not _is_copied(conv, shape.dtype):
         return pointer, conv.windows, conv.channels
     channels = conv.image.type.shape[1]
     # The padding of a transpose is cut off its result; the image itself has none.
@@ -192,12 +233,32 @@ def _image(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> tupl
     windows = launch_pad_images(builder, pointer, copy, copied, (channels, channel_stride), shape.lanes)
     if is_transposed:
         return copy, with_padding_of(windows, conv.windows), conv.channels
-    if can_merge:
+    if _can_merge(conv):
         return copy, *merge_last_taps(windows, conv.channels)
     return copy, windows, conv.channels
 
 
-def _filters(builder: ProgramBuilder, conv: Convolution, shape: TileShape, windows: Windows, run: Dim) -> Columns:
+@dataclass(frozen=True, slots=True)
+class _FilterStrides:
+    """Of filters that are not packed. taps: (extent, stride) of each axis of taps."""
+
+    column: Dim
+    step: Dim
+    group: Dim
+    taps: tuple[Axis, ...]
+
+
+def _filter_strides(conv: Convolution) -> _FilterStrides:
+    strides = conv.weight.type.element_strides
+    taps = tuple(zip([axis.taps for axis in conv.windows.axes], strides[2:], strict=True))
+    if conv.windows.is_transposed:
+        return _FilterStrides(strides[1], strides[0], strides[0] * conv.channels, taps)
+    return _FilterStrides(strides[0], strides[1], strides[0] * conv.filters, taps)
+
+
+def _filters(
+    builder: ProgramBuilder, conv: Convolution, shape: TileShape, windows: Windows, run: Dim, *, is_on_the_way: bool
+) -> Columns:
     pointer = builder.pointers[conv.weight.operand]
     panels = dims.ceildiv(conv.filters, shape.lanes) * shape.lanes
 
@@ -208,21 +269,19 @@ def _filters(builder: ProgramBuilder, conv: Convolution, shape: TileShape, windo
 
     if conv.is_packed:
         return PackedColumns(pointer, panel_offset)
-    strides = conv.weight.type.element_strides
-    filters, depth = (conv.filters, strides[0]), (conv.channels, strides[1])
-    groups = (conv.groups, strides[0] * conv.filters)
-    if conv.windows.is_transposed:
-        filters, depth = (conv.filters, strides[1]), (conv.channels, strides[0])
-        groups = (conv.groups, strides[0] * conv.channels)
-    taps = list(zip([axis.taps for axis in conv.windows.axes], strides[2:], strict=True))
-    is_merged = windows.taps != conv.windows.taps
-    if is_packed_on_the_way(windows.rows, windows.taps) and not is_merged:
+    strides = _filter_strides(conv)
+    if is_on_the_way:
 
         def offset(scope: KernelScope, group: Expr) -> Expr:
-            return build.index(0) if conv.groups == 1 else group * scope.size(groups[1], "group_stride")
+            return build.index(0) if conv.groups == 1 else group * scope.size(strides.group, "group_stride")
 
-        return StridedColumns(pointer, offset, filters[1], tuple(taps), depth[1])
+        return StridedColumns(pointer, offset, strides.column, strides.taps, strides.step)
     elements = panels * conv.groups * conv.channels * conv.windows.taps
     packed = builder.scratch("packed", shape.dtype, elements)
-    launch_pack_panels(builder, pointer, packed, [groups], filters, taps, depth, shape.lanes)
+    groups, filters, depth = (
+        (conv.groups, strides.group),
+        (conv.filters, strides.column),
+        (conv.channels, strides.step),
+    )
+    launch_pack_panels(builder, pointer, packed, [groups], filters, strides.taps, depth, shape.lanes)
     return PackedColumns(packed, panel_offset)

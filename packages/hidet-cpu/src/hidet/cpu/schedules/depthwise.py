@@ -24,7 +24,7 @@ from hidet.cpu.schedules.depthwise_tile import choose_tile, tile_functions
 from hidet.cpu.schedules.gemm import inside_pointer
 from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile, TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
-from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
+from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, register_tile, tile_knob, tile_shape
 from hidet.cpu.schedules.pack import launch_copy_rows
 from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
 from hidet.cpu.target import cpu_target
@@ -37,7 +37,8 @@ from hidet.ir.stmt import Stmt
 from hidet.ir.types import BufferType
 from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.lowering import KernelScope
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task, TaskTensor
 
 # Multiply-adds of one work item: some 30 us.
@@ -45,6 +46,7 @@ _ITEM_MULTIPLY_ADDS = 1_000_000
 # Blocks of rows that an image is cut into at least. Threads take neighbouring work items: each reads rows then that it
 # wrote in the product before, which cuts pixels as well, instead of fetching them from another core's cache.
 _ROW_BLOCKS = 8
+_ITEM_ROWS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +60,15 @@ class Depthwise:
     is_packed: bool
 
 
-class DepthwiseRule(FixedRule[Depthwise]):
+@dataclass(frozen=True, slots=True)
+class DepthwiseParams:
+    """A tile of pixels x vectors of channels, and rows of results of a work item."""
+
+    tile: RegisterTile
+    rows: int
+
+
+class DepthwiseRule(ScheduleRule[Depthwise, DepthwiseParams]):
     """Schedules convolutions over one or two axes with as many groups as input and output channels."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[Depthwise] | None:
@@ -80,14 +90,29 @@ class DepthwiseRule(FixedRule[Depthwise]):
             windows = Windows(windows.batch, (SpatialAxis(1, 1, 1, 1, 1, (0, 0), 0), *windows.axes))
         return Match(task, Depthwise(image, weight, windows, channels, is_packed))
 
-    def build(self, match: Match[Depthwise], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[Depthwise], ctx: CompileContext) -> Space[DepthwiseParams]:
+        """Tiles of sums in registers, and rows of work items."""
+        height, default = match.data.windows.axes[0].result, self.default(match, ctx)
+        most = dims.hint_value(height) or default.rows
+        rows = sorted({default.rows, *(count for count in _ITEM_ROWS if count <= most)})
+        return Space(
+            (tile_knob(cpu_target(ctx)), Knob("rows", tuple(rows), "rows of results of a work item")), DepthwiseParams
+        )
+
+    def default(self, match: Match[Depthwise], ctx: CompileContext) -> DepthwiseParams:
+        """The usual tile, and some 30 us a work item."""
+        tile, conv = register_tile(cpu_target(ctx)), match.data
+        shape = tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype), tile)
+        return DepthwiseParams(tile, item_rows(conv.windows.axes[0].result, _row_work(conv, shape)))
+
+    def build(self, match: Match[Depthwise], params: DepthwiseParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
         conv = match.data
-        shape = tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype))
+        shape = tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype), params.tile)
         builder = ProgramBuilder(match.task)
         source, windows = _image(builder, conv, shape)
         weights = _weights(builder, conv, shape)
-        _launch(builder, match.task, conv, shape, source, weights, windows)
+        _launch(builder, match.task, conv, shape, source, weights, windows, params.rows)
         return builder.program()
 
 
@@ -122,6 +147,7 @@ def _launch(
     source: Var,
     weights: Var,
     windows: Windows,
+    rows: int,
 ) -> None:
     scope = KernelScope()
     pointers: dict[Operand, Var] = {}
@@ -129,12 +155,10 @@ def _launch(
         pointers[operand] = scope.pointer(operand.name, operand.dtype)
     image, filters = inside_pointer(source), inside_pointer(weights)
     scope.pointers += [image, filters]
-    height, width = windows.axes
+    height = windows.axes[0]
     groups = dims.ceildiv(dims.floordiv(conv.channels, shape.lanes), shape.vectors)
     if _is_ragged(conv, shape):
         groups = groups + 1
-    row_work = dims.hint_value(width.result * shape.columns * windows.taps) or _ITEM_MULTIPLY_ADDS
-    rows = item_rows(height.result, row_work)
     blocks = dims.ceildiv(height.result, rows)
     grid_vars = (build.size_var("image"), build.size_var("row_block"), build.size_var("group"))
     item = _Item(task, conv, shape, windows, scope, pointers, (image, filters), rows)
@@ -142,8 +166,14 @@ def _launch(
     function = Function("depthwise", scope.params, body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
     builder.add(tuple(item.functions.values()))
     outer = (*builder.pointers.values(), source, weights)
-    nanoseconds = max(1, rows * row_work // 30)
+    nanoseconds = max(1, rows * _row_work(conv, shape) // 30)
     builder.launch(function, outer, scope, (windows.batch[0], blocks, groups), nanoseconds)
+
+
+def _row_work(conv: Depthwise, shape: TileShape) -> int:
+    """Multiply-adds of a row of results."""
+    width = conv.windows.axes[1].result
+    return dims.hint_value(width * shape.columns * conv.windows.taps) or _ITEM_MULTIPLY_ADDS
 
 
 def item_rows(height: Dim, row_work: int) -> int:

@@ -8,7 +8,8 @@ those share a kernel.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Compute
@@ -26,11 +27,11 @@ from hidet.ir.structural import structural_hash
 from hidet.ir.visit import walk
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
-from hidet.schedule.task import Task
+from hidet.schedule.task import Task, TaskTensor
 from hidet.target import Target
 
-# Elements of one work item: 16 Ki elements of f32 are 64 KiB, some microseconds of streaming work.
-ITEM_ELEMENTS = 16384
+_ITEM_ELEMENTS = (4096, 16384, 65536)
+_ITEM_COLUMNS = (256, 1024, 4096)
 
 # Picoseconds that one core takes for an element, an access and an operation of it, when data come from its caches.
 _ELEMENT_PICOSECONDS = 50
@@ -42,43 +43,60 @@ _SIMPLE = frozenset(
 )
 
 
-class ElementwiseRule(ScheduleRule[None, int]):
+@dataclass(frozen=True, slots=True)
+class ElementwiseParams:
+    """Elements of a work item, and how many of them lie along the result, where inputs lie along another axis."""
+
+    item_elements: int = 16384
+    item_columns: int = 1024
+
+
+class ElementwiseRule(ScheduleRule[None, ElementwiseParams]):
     """Schedules tasks without an anchor."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """Every task whose nodes are all injective."""
         return Match(task) if task.anchor is None else None
 
-    def space(self, match: Match[None], ctx: CompileContext) -> Space[int]:
-        """How many elements one work item computes."""
-        return Space.of_knob(Knob("item_elements", (4096, 16384, 65536), "elements that a work item computes"))
+    def space(self, match: Match[None], ctx: CompileContext) -> Space[ElementwiseParams]:
+        """Elements of a work item, and its columns where something is transposed."""
+        elements = Knob("item_elements", _ITEM_ELEMENTS, "elements that a work item computes")
+        if all(turned_axis(access) is None for _, access in _accesses(match.task)):
+            return Space((elements,), ElementwiseParams)
+        columns = Knob("item_columns", _ITEM_COLUMNS, "those along the result, where inputs lie along another axis")
+        return Space((elements, columns), ElementwiseParams)
 
-    def default(self, match: Match[None], ctx: CompileContext) -> int:
-        """64 KiB of f32 a work item."""
-        return ITEM_ELEMENTS
+    def default(self, match: Match[None], ctx: CompileContext) -> ElementwiseParams:
+        """64 KiB of f32 a work item, some microseconds of streaming work."""
+        return ElementwiseParams()
 
-    def build(self, match: Match[None], params: int, ctx: CompileContext) -> Program:
+    def build(self, match: Match[None], params: ElementwiseParams, ctx: CompileContext) -> Program:
         """A kernel for every region of every output."""
         task = match.task
         program = ProgramBuilder(task)
         shared: dict[str, Function] = {}
         called: dict[str, Function] = {}
-        for epilogue, tensor in zip(task.epilogues, task.outputs, strict=True):
-            regions = cut_regions(whole_region(epilogue, tensor.type))
-            strides = {t.operand: t.type.element_strides for t in task.inputs}
-            for region in regions:
-                access = RegionAccess(region, strides, tensor.operand.dtype, is_part=len(regions) > 1)
-                kernel = _kernel(access, params, ctx.target)
-                function = kernel.function
-                called.update((each.name, each) for each in kernel.called)
-                if len(regions) > 1 or len(task.outputs) > 1:
-                    alike = structural_hash(function)
-                    function = shared.setdefault(alike, replace(function, name=f"kernel{len(shared)}"))
-                operands = (*kernel.operands, tensor.operand)
-                pointers = [program.pointers[operand] for operand in operands]
-                program.launch(function, pointers, kernel.scope, kernel.grid, _cost(region, kernel))
+        for tensor, access in _accesses(task):
+            kernel = _kernel(access, params, ctx.target)
+            function = kernel.function
+            called.update((each.name, each) for each in kernel.called)
+            if access.is_part or len(task.outputs) > 1:
+                alike = structural_hash(function)
+                function = shared.setdefault(alike, replace(function, name=f"kernel{len(shared)}"))
+            operands = (*kernel.operands, tensor.operand)
+            pointers = [program.pointers[operand] for operand in operands]
+            program.launch(function, pointers, kernel.scope, kernel.grid, _cost(access.region, kernel))
         program.add(called.values())
         return program.program()
+
+
+def _accesses(task: Task) -> Iterator[tuple[TaskTensor, RegionAccess]]:
+    """The regions of every output."""
+    strides = {t.operand: t.type.element_strides for t in task.inputs}
+    for epilogue, tensor in zip(task.epilogues, task.outputs, strict=True):
+        regions = cut_regions(whole_region(epilogue, tensor.type))
+        for region in regions:
+            yield tensor, RegionAccess(region, strides, tensor.operand.dtype, is_part=len(regions) > 1)
 
 
 def whole_region(stage: Compute, output: TensorType) -> Region:
@@ -94,10 +112,11 @@ def whole_region(stage: Compute, output: TensorType) -> Region:
     )
 
 
-def _kernel(access: RegionAccess, item_elements: int, target: Target) -> ElementwiseKernel:
-    turned = turned_axis(access)
-    kernel = None if turned is None else transposed_kernel(access, turned, target.vector_bits)
-    return plain_kernel(access, item_elements) if kernel is None else kernel
+def _kernel(access: RegionAccess, params: ElementwiseParams, target: Target) -> ElementwiseKernel:
+    turned, kernel = turned_axis(access), None
+    if turned is not None:
+        kernel = transposed_kernel(access, turned, target.vector_bits, params.item_elements, params.item_columns)
+    return plain_kernel(access, params.item_elements) if kernel is None else kernel
 
 
 def _cost(region: Region, kernel: ElementwiseKernel) -> Dim:

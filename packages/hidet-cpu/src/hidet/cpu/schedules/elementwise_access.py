@@ -33,7 +33,7 @@ class RegionAccess:
         self, region: Region, strides: Mapping[Operand, Sequence[Dim]], result: DType, is_part: bool = False
     ) -> None:
         self.region = region
-        self._is_part = is_part
+        self.is_part = is_part
         self.maps: dict[Access, Affine] = {}
         found = accesses(region.value)
         for access in found:
@@ -95,7 +95,7 @@ class RegionAccess:
     def _parameters(self, offset: Affine) -> _Form:
         # The first part of a result starts at 0 like no other, which does not deserve a kernel of its own.
         scope, constant = self.scope, offset.constant
-        start = parameter(scope, constant, "offset") if self._is_part else scope.size(constant, "offset")
+        start = parameter(scope, constant, "offset") if self.is_part else scope.size(constant, "offset")
         return start, [(loop, self.scope.size(offset.coefficient(loop), "stride")) for loop in self.loops]
 
 

@@ -32,7 +32,6 @@ from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TileArguments, TileShape, choose_tile, tile_functions
-from hidet.cpu.schedules.gemv import launch_gemv, reads_in_place
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -50,9 +49,6 @@ BUFFER_ROWS = 132
 
 def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape, blocking: Blocking) -> None:
     """Add the kernel of `gemm` with the task's epilogues, and its launch."""
-    if reads_in_place(gemm):
-        launch_gemv(builder, task, gemm, shape)
-        return
     scope = KernelScope()
     pointers: dict[Operand, Var] = {}
     outer: list[Expr] = []

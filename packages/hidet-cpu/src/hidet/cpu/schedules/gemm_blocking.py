@@ -1,4 +1,5 @@
-"""How a matrix product is cut into work items and cache-sized chunks: an analytic choice, made from sizes alone.
+"""How a matrix product is cut into work items and cache-sized chunks, by an analytic choice made from sizes alone or by
+another one.
 
 The numbers are run-time parameters of the kernel, so a poor choice costs time and never correctness, and products of
 different sizes still share one kernel. Symbolic sizes count with their hints.
@@ -57,62 +58,84 @@ class Blocking:
     nanoseconds: int
 
 
-def choose_blocking(
-    shape: TileShape,
-    l1_bytes: int,
-    problems: Dim,
-    rows: Dim,
-    columns: Dim,
-    taps: Dim,
-    run: Dim,
-    most_rows: int,
-    *,
-    order: Order | None = None,
-) -> Blocking:
-    """Blocking of `problems` products of `rows` x `columns` over `taps` * `run` steps.
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """What blocking knows of `problems` products of `rows` x `columns` over `taps` * `run` steps.
 
-    most_rows: rows that the tables of one work item have room for, at least one tile. order: how
-    columns lie that each work item packs for itself; None where they are packed.
+    most_rows: rows that the tables of one work item have room for, at least one tile. order: how columns lie that each
+    work item packs for itself; None where they are packed.
     """
-    tap_count, run_count = _known(taps), _known(run)
-    row_tiles = _ceil(_known(rows), shape.rows)
-    groups = _ceil(_known(columns), shape.columns)
-    steps = max(1, tap_count * run_count)
-    width = min(_known(columns), shape.columns)
-    step_bytes = width * shape.dtype.nbytes
 
-    rate = _MULTIPLY_ADDS[shape.lanes * shape.dtype.bits] * 32 / shape.dtype.bits
-    tile_ns = max(1.0, steps * shape.rows * width / rate)
-    panel_ns = steps * step_bytes / _BYTES
-    total_ns = _known(problems) * groups * max(row_tiles * tile_ns, panel_ns)
+    problems: Dim
+    rows: Dim
+    columns: Dim
+    taps: Dim
+    run: Dim
+    most_rows: int
+    order: Order | None = None
+
+    def tiles(self, shape: TileShape) -> int:
+        """Tiles of all rows."""
+        return _ceil(_known(self.rows), shape.rows)
+
+    def groups(self, shape: TileShape) -> int:
+        """Column groups."""
+        return _ceil(_known(self.columns), shape.columns)
+
+    def step_bytes(self, shape: TileShape) -> int:
+        """Bytes of a group's columns at one step."""
+        return min(_known(self.columns), shape.columns) * shape.dtype.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What may be chosen about work items and chunks: tiles of rows and column groups of an item, and the steps that
+    are summed in registers before the next tile's turn, at most."""
+
+    tiles: int
+    groups: int
+    most_steps: int
+
+
+def choose_item(shape: TileShape, l1_bytes: int, extents: Extents) -> Item:
+    """Long enough items to hide their start, short ones enough to balance them over the threads."""
+    row_tiles, groups = extents.tiles(shape), extents.groups(shape)
+    tile_ns, panel_ns = _times(shape, extents)
+    total_ns = _known(extents.problems) * groups * max(row_tiles * tile_ns, panel_ns)
     item_ns = min(_LONGEST_NS, max(_SHORTEST_NS, total_ns / _ITEMS))
 
-    most_tiles = max(1, most_rows // shape.rows)
+    most_tiles = max(1, extents.most_rows // shape.rows)
     wanted = round(item_ns / tile_ns)
-    if order is not None:
+    if extents.order is not None:
         # Each work item packs its columns, in the time of less than a tile, so that few should share a group.
-        wanted = max(wanted, _FEWEST_TILES, row_tiles * _known(problems) * groups // _STRIDED_ITEMS)
+        wanted = max(wanted, _FEWEST_TILES, row_tiles * _known(extents.problems) * groups // _STRIDED_ITEMS)
     tiles = max(1, min(most_tiles, wanted, row_tiles))
     blocks = _ceil(row_tiles, tiles)
     tiles = _ceil(row_tiles, blocks)
     column_ns = max(tiles * tile_ns, panel_ns if blocks == 1 else 0.0)
     item_groups = 1 if blocks > 1 and tiles < most_tiles else max(1, min(groups, int(item_ns / column_ns)))
+    return Item(tiles, item_groups, min(_MOST_STEPS, int(l1_bytes * _L1_SHARE / extents.step_bytes(shape))))
 
-    most_steps = min(_MOST_STEPS, int(l1_bytes * _L1_SHARE / step_bytes))
-    if order == "taps":
+
+def blocking_of(shape: TileShape, extents: Extents, item: Item) -> Blocking:
+    """Work items and chunks as chosen."""
+    taps, run, tiles, most_steps = extents.taps, extents.run, item.tiles, item.most_steps
+    if extents.order == "taps":
         # Steps of all taps are neighbours, of which whole squares are packed.
-        tap_steps = _TAP_STEPS if tap_count <= _SMALL_WINDOW else _FEW_TAP_STEPS
+        tap_steps = _TAP_STEPS if _known(taps) <= _SMALL_WINDOW else _FEW_TAP_STEPS
         chunk_taps, chunk_steps = taps, dims.minimum(run, tap_steps)
-        most_steps = tap_count * tap_steps
+        most_steps = _known(taps) * tap_steps
     else:
         chunk_taps, chunk_steps = _chunk(taps, run, most_steps)
-        if order is not None and chunk_taps == 1 and run_count > most_steps >= shape.lanes:
+        if extents.order is not None and chunk_taps == 1 and _known(run) > most_steps >= shape.lanes:
             chunk_steps = most_steps // shape.lanes * shape.lanes
+    tile_ns, panel_ns = _times(shape, extents)
+    column_ns = max(tiles * tile_ns, panel_ns if tiles >= extents.tiles(shape) else 0.0)
     ahead_tiles = _ceil(tiles, shape.vectors)
     is_whole = chunk_taps == taps and chunk_steps == run
     return Blocking(
         rows=tiles * shape.rows,
-        groups=item_groups,
+        groups=item.groups,
         taps=chunk_taps,
         steps=chunk_steps,
         buffer_step=0 if is_whole else shape.rows * shape.columns,
@@ -120,8 +143,17 @@ def choose_blocking(
         # With a single tile, fetching the next panel would only hold up this one.
         ahead_step=_ceil(shape.lanes, ahead_tiles) if tiles > 1 else 0,
         most_steps=2 * _ceil(most_steps, 2),
-        nanoseconds=max(1, int(item_groups * column_ns)),
+        nanoseconds=max(1, int(item.groups * column_ns)),
     )
+
+
+def _times(shape: TileShape, extents: Extents) -> tuple[float, float]:
+    """Nanoseconds of a tile, and of fetching a panel."""
+    steps = max(1, _known(extents.taps) * _known(extents.run))
+    step_bytes = extents.step_bytes(shape)
+    rate = _MULTIPLY_ADDS[shape.lanes * shape.dtype.bits] * 32 / shape.dtype.bits
+    tile_ns = max(1.0, steps * shape.rows * (step_bytes // shape.dtype.nbytes) / rate)
+    return tile_ns, steps * step_bytes / _BYTES
 
 
 def _chunk(taps: Dim, run: Dim, most_steps: int) -> tuple[Dim, Dim]:

@@ -7,7 +7,7 @@ A square of `lanes` columns and steps is transposed in registers, about a quarte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -64,25 +64,36 @@ class StridedColumns:
     @property
     def order(self) -> Order:
         """What lies next to each other, as far as that is known."""
-        count: Dim = 1
-        for extent, stride in reversed(self.taps):
-            if extent != 1 and stride != count:
-                count = 0
-            count = count * extent
-        if self.step == 1:
-            return "steps"
-        if count not in (0, 1) and self.step == count:
-            return "taps"
-        return "columns" if self.column == 1 else "any"
+        return order_of(self.column, self.taps, self.step)
 
 
 Columns = PackedColumns | StridedColumns
 
 
+def order_of(column: Dim, taps: Sequence[Axis], step: Dim) -> Order:
+    """What lies next to each other of columns with these strides, as far as that is known. taps: (extent, stride) of
+    each axis of taps."""
+    count: Dim = 1
+    for extent, stride in reversed(taps):
+        if extent != 1 and stride != count:
+            count = 0
+        count = count * extent
+    if step == 1:
+        return "steps"
+    if count not in (0, 1) and step == count:
+        return "taps"
+    return "columns" if column == 1 else "any"
+
+
 def is_packed_on_the_way(rows: Dim, taps: int = 1) -> bool:
     """Whether columns that so many rows share are packed by each work item, instead of once before for all."""
     count = rows if isinstance(rows, int) else dims.hint_value(rows)
-    return (count is None or count <= _MOST_ROWS) and taps <= _MOST_TAPS
+    return (count is None or count <= _MOST_ROWS) and can_be_packed_on_the_way(taps)
+
+
+def can_be_packed_on_the_way(taps: int) -> bool:
+    """Whether a work item has memory for a chunk of so many taps."""
+    return taps <= _MOST_TAPS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

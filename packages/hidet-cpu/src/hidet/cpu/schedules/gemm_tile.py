@@ -26,6 +26,7 @@ from hidet.ir.func import APART, Function
 from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.types import PointerType, VectorType
 from hidet.schedule.shared_functions import share_functions
+from hidet.schedule.space import Knob
 
 if TYPE_CHECKING:
     from hidet.cpu.target import CpuTarget
@@ -59,14 +60,42 @@ class TileShape:
         return VectorType(self.dtype, self.lanes)
 
 
-def tile_shape(target: CpuTarget, dtype: DType) -> TileShape:
-    """The tile for accumulators of `dtype`: 24 accumulators of 32 registers, or 12 of 16; the rest holds factors.
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """Rows, and vectors of columns, whose sums are in registers."""
+
+    rows: int
+    vectors: int
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.vectors} vectors"
+
+    @property
+    def registers(self) -> int:
+        """Vector registers: sums, a vector of columns each, and an element of a row."""
+        return self.rows * self.vectors + self.vectors + 1
+
+
+def register_tile(target: CpuTarget) -> RegisterTile:
+    """24 sums of 32 registers, or 12 of 16; the rest holds factors.
 
     Six rows leave enough of x86's 16 general registers for the addresses of rows and panels.
     """
+    return RegisterTile(TILE_ROWS, 4 if target.cpu.vector_registers >= 32 else 2)
+
+
+def tile_knob(target: CpuTarget) -> Knob:
+    """Tiles of sums that vector registers hold."""
+    fitting = [tile for tile in _TILES if tile.registers <= target.cpu.vector_registers]
+    tiles = tuple(dict.fromkeys([register_tile(target), *fitting]))
+    return Knob("tile", tiles, f"rows x vectors of sums in {target.cpu.vector_registers} registers")
+
+
+def tile_shape(target: CpuTarget, dtype: DType, tile: RegisterTile | None = None) -> TileShape:
+    """The shape of a tile for accumulators of `dtype`; None is `register_tile`."""
+    tile = register_tile(target) if tile is None else tile
     lanes = max(1, target.vector_bits // dtype.bits)
-    vectors = 4 if target.cpu.vector_registers >= 32 else 2
-    return TileShape(TILE_ROWS, vectors, lanes, dtype, target.cpu.has("avx512bw"))
+    return TileShape(tile.rows, tile.vectors, lanes, dtype, target.cpu.has("avx512bw"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +130,9 @@ class TileArguments:
         """All of them in order."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
+
+_TILES = (RegisterTile(4, 3), RegisterTile(12, 1), RegisterTile(8, 3), RegisterTile(12, 2), RegisterTile(4, 6))
+"""Besides the usual one; of more rows than `EDGE_ROWS`."""
 
 TileBody = Callable[[int, int], None]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Operand
+from hidet.cpu.schedules.gemm_blocking import Extents
 from hidet.cpu.schedules.gemm_columns import StridedColumns
 from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile
 from hidet.cpu.schedules.gemm_lanes import leading_lanes
@@ -20,6 +21,7 @@ from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TileShape, multiply_add
 from hidet.cpu.schedules.transpose_tile import sum_lanes
+from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -38,16 +40,32 @@ _MOST_ADDED = 256
 _BYTES_PER_NS, _ITEM_NS = 12.0, 20_000.0
 
 
-def reads_in_place(gemm: Gemm) -> bool:
-    """Whether a product is a GEMV or skinny GEMM, with columns whose steps are neighbours."""
-    right, rows = gemm.right, gemm.rows if isinstance(gemm.rows, int) else dims.hint_value(gemm.rows)
-    if not isinstance(right, StridedColumns) or right.order != "steps" or gemm.taps != 1 or gemm.step != 1:
-        return False
-    return rows is not None and rows <= _MOST_ROWS
+def can_be_gemv(extents: Extents) -> bool:
+    """Whether columns can be read in place: they are not packed, and their steps are neighbours."""
+    return extents.order == "steps" and extents.taps == 1
 
 
-def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape) -> None:
-    """Add the kernel of `gemm`, which `reads_in_place`, with the task's epilogues, and its launch."""
+def is_skinny(rows: Dim) -> bool:
+    """Whether there are so few rows that columns are better read in place than packed."""
+    count = rows if isinstance(rows, int) else dims.hint_value(rows)
+    return count is not None and count <= _MOST_ROWS
+
+
+def gemv_groups(shape: TileShape, run: Dim, source: DType) -> int:
+    """Column groups of a work item of columns of type `source`."""
+    return max(1, min(16, int(_ITEM_NS / _group_ns(shape, run, source))))
+
+
+def _group_ns(shape: TileShape, run: Dim, source: DType) -> float:
+    known_run = run if isinstance(run, int) else 1024
+    return max(1.0, shape.columns * known_run * source.nbytes / _BYTES_PER_NS)
+
+
+def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape, groups_of_item: int) -> None:
+    """Add the kernel of `gemm`, which `can_be_gemv`, with the task's epilogues, and its launch.
+
+    groups_of_item: column groups of a work item.
+    """
     # The tables that `gemm` describes are those of its own kernel.
     right = gemm.right
     assert isinstance(right, StridedColumns)
@@ -61,9 +79,7 @@ def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
 
     known_rows = gemm.rows if isinstance(gemm.rows, int) else _MOST_ROWS
     height = min(4, 1 << (known_rows - 1).bit_length() if known_rows else 1, shape.lanes)
-    known_run = gemm.run if isinstance(gemm.run, int) else 1024
-    group_ns = max(1.0, shape.columns * known_run * right.pointer.dtype.nbytes / _BYTES_PER_NS)
-    groups_of_item = max(1, min(16, int(_ITEM_NS / group_ns)))
+    group_ns = _group_ns(shape, gemm.run, right.pointer.dtype)
 
     problem, column_block, row_block = (build.size_var(name) for name in ("problem", "column_block", "row_block"))
     sizes = _Sizes(

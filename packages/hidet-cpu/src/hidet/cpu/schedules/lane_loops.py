@@ -52,8 +52,13 @@ Around = Callable[[IRBuilder], AbstractContextManager[object]]
 """Puts what is written inside into a loop, or leaves it as it is."""
 
 
-def adjoining_rows(task: Task, program: RowProgram, layout: RowLayout, lanes: int, picoseconds: int) -> Program:
-    """The program of `task`, whose layout has columns. lanes: of a SIMD vector. picoseconds: time of one element."""
+def adjoining_rows(
+    task: Task, program: RowProgram, layout: RowLayout, most_columns: int, lanes: int, picoseconds: int
+) -> Program:
+    """The program of `task`, whose layout has columns.
+
+    most_columns: of a work item, at most MOST_COLUMNS. lanes: of a SIMD vector. picoseconds: time of one element.
+    """
     columns = layout.columns
     assert columns is not None
     memory = RowMemory(task, program, layout)
@@ -63,6 +68,8 @@ def adjoining_rows(task: Task, program: RowProgram, layout: RowLayout, lanes: in
     if is_worth_keeping(program) and dims.prove_le(depth * LEAST_COLUMNS, capacity) is not False:
         fitting = dims.floordiv(capacity, dims.maximum(1, depth))
         wanted = dims.minimum(MOST_COLUMNS, dims.maximum(LEAST_COLUMNS, fitting))
+    if most_columns < MOST_COLUMNS:
+        wanted = dims.minimum(most_columns, wanted)
     # Blocks of whole rows whose vectors do not straddle cache lines, if there are any.
     unit = columns.width
     if isinstance(unit, int) and math.lcm(unit, LEAST_COLUMNS) <= MOST_COLUMNS:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hidet import dims
 from hidet.context import CompileContext
-from hidet.cpu.schedules.gemm import BUFFER_ROWS, inside_pointer, launch_gemm
-from hidet.cpu.schedules.gemm_blocking import choose_blocking
+from hidet.cpu.schedules.gemm import BUFFER_ROWS, inside_pointer
+from hidet.cpu.schedules.gemm_blocking import Extents
+from hidet.cpu.schedules.gemm_choice import GemmParams, default_params, gemm_space, launch_product
 from hidet.cpu.schedules.gemm_columns import (
     Columns,
     PackedColumns,
     ProblemOffset,
     StridedColumns,
     is_packed_on_the_way,
+    order_of,
 )
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
@@ -27,13 +30,15 @@ from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
 from hidet.cpu.schedules.pack import Axis, decode, launch_copy_rows, launch_pack_panels
 from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.affine import Affine, collapse_axes
 from hidet.schedule.lowering import KernelScope
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Space
 from hidet.schedule.task import Task, TaskTensor
 
 
@@ -55,8 +60,13 @@ class MatrixProduct:
     steps: tuple[Dim, Dim, Dim]
     is_packed: bool
 
+    @property
+    def row_count(self) -> Dim:
+        """Rows of all axes."""
+        return dims.product([extent for extent, _ in self.rows])
 
-class MatmulRule(FixedRule[MatrixProduct]):
+
+class MatmulRule(ScheduleRule[MatrixProduct, GemmParams]):
     """Schedules matrix products whose operands are in memory."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[MatrixProduct] | None:
@@ -66,16 +76,30 @@ class MatmulRule(FixedRule[MatrixProduct]):
         product = _matrix_product(task)
         return None if product is None else Match(task, product)
 
-    def build(self, match: Match[MatrixProduct], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[MatrixProduct], ctx: CompileContext) -> Space[GemmParams]:
+        """Register tiles, work items, chunks of the sum, and where columns are packed."""
+        product = match.data
+        packing = (False,) if product.is_packed else (False, True)
+        return gemm_space(
+            cpu_target(ctx), _sum_dtype(product), partial(_extents, product), packing, self.default(match, ctx)
+        )
+
+    def default(self, match: Match[MatrixProduct], ctx: CompileContext) -> GemmParams:
+        """By sizes, symbolic ones as their hints say."""
+        product = match.data
+        is_on_the_way = not product.is_packed and is_packed_on_the_way(product.row_count)
+        extents, source = _extents(product, is_on_the_way), product.right.operand.dtype
+        return default_params(cpu_target(ctx), _sum_dtype(product), source, extents, is_packed_on_the_way=is_on_the_way)
+
+    def build(self, match: Match[MatrixProduct], params: GemmParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
         product, target = match.data, cpu_target(ctx)
-        shape = tile_shape(target, arithmetic_dtype(product.left.type.dtype))
+        shape = tile_shape(target, _sum_dtype(product), params.tile)
         builder = ProgramBuilder(match.task)
         left, rows, step, batch_strides = _left_operand(builder, product, shape)
         batch = [extent for extent, _, _ in product.batch]
         inside = inside_pointer(left)
-        row_count = dims.product([extent for extent, _ in rows])
-        problems = dims.product(batch)
+        extents = _extents(product, params.is_packed_on_the_way)
 
         def digits(scope: KernelScope, problem: Expr) -> list[Expr]:
             return decode(problem, [scope.size(n, "batch") if axis else None for axis, n in enumerate(batch)])
@@ -88,7 +112,9 @@ class MatmulRule(FixedRule[MatrixProduct]):
         def right_offset(scope: KernelScope, problem: Expr) -> Expr:
             return build.flatten(digits(scope, problem), [scope.size(s, "stride") for s in right_strides])
 
-        right, right_strides = _right_operand(builder, product, shape, row_count, right_offset)
+        right, right_strides = _right_operand(
+            builder, product, shape, right_offset, is_on_the_way=params.is_packed_on_the_way
+        )
 
         def place(scope: KernelScope, problem: Expr) -> TilePlace:
             lead = len(batch)
@@ -96,23 +122,12 @@ class MatmulRule(FixedRule[MatrixProduct]):
             fixed = dict(enumerate(digits(scope, problem)))
             return TilePlace(positions, lead + len(product.rows), build.index(0), fixed)
 
-        blocking = choose_blocking(
-            shape,
-            target.cpu.l1_bytes,
-            problems,
-            row_count,
-            product.columns[0],
-            1,
-            product.steps[0],
-            BUFFER_ROWS,
-            order=right.order,
-        )
         gemm = Gemm(
-            problems=problems,
-            rows=row_count,
-            columns=product.columns[0],
-            taps=1,
-            run=product.steps[0],
+            problems=extents.problems,
+            rows=extents.rows,
+            columns=extents.columns,
+            taps=extents.taps,
+            run=extents.run,
             element=left.dtype,
             step=step,
             right=right,
@@ -120,8 +135,20 @@ class MatmulRule(FixedRule[MatrixProduct]):
             sources={left: inside},
             place=place,
         )
-        launch_gemm(builder, match.task, gemm, shape, blocking)
+        launch_product(builder, match.task, gemm, shape, extents, params)
         return builder.program()
+
+
+def _sum_dtype(product: MatrixProduct) -> DType:
+    return arithmetic_dtype(product.left.type.dtype)
+
+
+def _extents(product: MatrixProduct, is_packed_on_the_way: bool) -> Extents:
+    """is_packed_on_the_way: whether each work item packs its columns."""
+    depth, _, stride = product.steps
+    problems, columns = dims.product([extent for extent, _, _ in product.batch]), product.columns
+    order = order_of(columns[1], (), stride) if is_packed_on_the_way else None
+    return Extents(problems, product.row_count, columns[0], 1, depth, BUFFER_ROWS, order)
 
 
 def fill_matrix_rows(k: IRBuilder, scope: KernelScope, table: RowTable, start: Expr, axes: Sequence[Axis]) -> None:
@@ -158,14 +185,14 @@ def _left_operand(
 
 
 def _right_operand(
-    builder: ProgramBuilder, product: MatrixProduct, shape: TileShape, rows: Dim, offset: ProblemOffset
+    builder: ProgramBuilder, product: MatrixProduct, shape: TileShape, offset: ProblemOffset, *, is_on_the_way: bool
 ) -> tuple[Columns, tuple[Dim, ...]]:
     """The columns, and the batch strides that `offset` is to use."""
     pointer = builder.pointers[product.right.operand]
     if product.is_packed:
         return PackedColumns(pointer, offset), ()
     depth, _, stride = product.steps
-    if is_packed_on_the_way(rows):
+    if is_on_the_way:
         strides = tuple(right for _, _, right in product.batch)
         return StridedColumns(pointer, offset, product.columns[1], (), stride), strides
     panels = dims.ceildiv(product.columns[0], shape.lanes) * depth * shape.lanes

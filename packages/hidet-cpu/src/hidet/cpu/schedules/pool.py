@@ -31,18 +31,24 @@ from hidet.ir.stmt import Stmt
 from hidet.ir.visit import accesses, walk
 from hidet.schedule.inlined import inlined_value
 from hidet.schedule.lowering import KernelScope, Lowering, Reader
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 
-# Elements that one work item reads: some 20 us.
-_ITEM_ELEMENTS = 131072
 # Columns of a work item where there are few rows.
 _FEW_ROWS, _ITEM_COLUMNS = 16, 256
-# Vectors that are reduced at once, to share the arithmetic on positions and hide the latency of one.
-_GROUP = 4
 
 
-class PoolRule(FixedRule[None]):
+@dataclass(frozen=True, slots=True)
+class PoolParams:
+    """item_elements: that a work item reads. vectors: of results that are reduced at once, at most, to share the
+    arithmetic on positions and hide the latency of one."""
+
+    item_elements: int = 131072
+    vectors: int = 4
+
+
+class PoolRule(ScheduleRule[None, PoolParams]):
     """Schedules pooling of any kind and rank; the result of each window needs that window alone."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
@@ -51,12 +57,26 @@ class PoolRule(FixedRule[None]):
             return None
         return Match(task) if all(isinstance(stage, Compute) for stage in task.definition.stages) else None
 
-    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[None], ctx: CompileContext) -> Space[PoolParams]:
+        """Elements of a work item, and results that are reduced at once."""
+        return Space(
+            (
+                Knob("item_elements", (16384, 131072, 524288), "elements that a work item reads"),
+                Knob("vectors", (1, 2, 4, 8), "vectors of results that are reduced at once, at most"),
+            ),
+            PoolParams,
+        )
+
+    def default(self, match: Match[None], ctx: CompileContext) -> PoolParams:
+        """Some 20 us a work item."""
+        return PoolParams()
+
+    def build(self, match: Match[None], params: PoolParams, ctx: CompileContext) -> Program:
         """One kernel an output."""
         task = match.task
         builder = ProgramBuilder(task)
         for number, (epilogue, tensor) in enumerate(zip(task.epilogues, task.outputs, strict=True)):
-            kernel = _Kernel(task, epilogue, tensor.type, ctx.target.vector_bits)
+            kernel = _Kernel(task, epilogue, tensor.type, ctx.target.vector_bits, params)
             kernel.launch(builder, f"pool{number}")
         return builder.program()
 
@@ -76,8 +96,8 @@ class _Column:
 
 
 class _Kernel:
-    def __init__(self, task: Task, epilogue: Compute, output: TensorType, vector_bits: int) -> None:
-        self.epilogue, self.output, self.vector_bits = epilogue, output, vector_bits
+    def __init__(self, task: Task, epilogue: Compute, output: TensorType, vector_bits: int, params: PoolParams) -> None:
+        self.epilogue, self.output, self.vector_bits, self.params = epilogue, output, vector_bits, params
         self.value = inlined_value(task, epilogue)
         self.strides = {t.operand: t.type.element_strides for t in task.inputs}
         self.scope = KernelScope()
@@ -102,7 +122,7 @@ class _Kernel:
         rows = dims.product([extents[n] for n in others])
         width: Dim = extents[position] if axes else 1
         taps = _taps(self.value)
-        block, columns = _item(rows, width, taps)
+        block, columns = _item(rows, width, taps, self.params.item_elements)
 
         row_block, column_block, row = (build.size_var(n) for n in ("row_block", "column_block", "row"))
         all_rows, all_columns = parameter(self.scope, rows, "rows"), parameter(self.scope, width, "columns")
@@ -162,7 +182,9 @@ class _Kernel:
             lanes = max(1, self.vector_bits // max(32, bits))
             is_pair = any(isinstance(n, Reduce) and len(n.values) > 1 for n in walk(self.value))
             while (
-                not is_pair and lanes < _GROUP * self.vector_bits // 32 and dims.divisibility(extent) % (2 * lanes) == 0
+                not is_pair
+                and lanes < self.params.vectors * self.vector_bits // 32
+                and dims.divisibility(extent) % (2 * lanes) == 0
             ):
                 lanes *= 2
             column = self._vector(position, lanes)
@@ -244,7 +266,7 @@ def _taps(value: Expr) -> int:
     return count
 
 
-def _item(rows: Dim, columns: Dim, taps: int) -> tuple[int, int]:
+def _item(rows: Dim, columns: Dim, taps: int, elements: int) -> tuple[int, int]:
     """Rows and columns of a work item."""
     known: Mapping[str, int | None] = {
         "rows": rows if isinstance(rows, int) else dims.hint_value(rows),
@@ -255,5 +277,5 @@ def _item(rows: Dim, columns: Dim, taps: int) -> tuple[int, int]:
         width = min(width, _ITEM_COLUMNS)
     else:
         # All of them, also of a symbolic extent that turns out larger than its hint.
-        width = max(width, _ITEM_ELEMENTS)
-    return max(1, _ITEM_ELEMENTS // max(1, min(width, known["columns"] or _ITEM_COLUMNS) * taps)), width
+        width = max(width, elements)
+    return max(1, elements // max(1, min(width, known["columns"] or _ITEM_COLUMNS) * taps)), width

@@ -7,7 +7,7 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.context import CompileContext
@@ -28,7 +28,16 @@ _TINY_ROW = 16
 _FEW_ITEMS = 16
 
 
-class ReduceRule(ScheduleRule[Plan, int]):
+@dataclass(frozen=True, slots=True)
+class ReduceParams:
+    """item_elements: of a work item, and of a part of a long row. vectors: of rows that are reduced at once, where they
+    lie side by side."""
+
+    item_elements: int
+    vectors: int
+
+
+class ReduceRule(ScheduleRule[Plan, ReduceParams]):
     """Schedules every operator that reduces rows of one tensor and computes formulas of the results."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[Plan] | None:
@@ -41,17 +50,23 @@ class ReduceRule(ScheduleRule[Plan, int]):
         tile, lanes = _tile(program, column, ctx.target), _lanes(ctx.target)
         return Match(task, Plan(program, layout, column, tile, lanes, ITEM_ELEMENTS))
 
-    def space(self, match: Match[Plan], ctx: CompileContext) -> Space[int]:
-        """How many elements one work item reduces."""
-        return Space.of_knob(Knob("item_elements", (8192, 32768, 131072), "elements that a work item reduces"))
+    def space(self, match: Match[Plan], ctx: CompileContext) -> Space[ReduceParams]:
+        """Elements of a work item, and rows that are reduced at once."""
+        default = self.default(match, ctx)
+        elements = Knob("item_elements", (8192, ITEM_ELEMENTS, 131072), "elements that a work item reduces")
+        if match.data.column is None:
+            return Space((elements,), lambda elements: replace(default, item_elements=elements))
+        vectors = tuple(sorted({1, 2, 4, 8, default.vectors}))
+        return Space((elements, Knob("vectors", vectors, "vectors of rows that are reduced at once")), ReduceParams)
 
-    def default(self, match: Match[Plan], ctx: CompileContext) -> int:
+    def default(self, match: Match[Plan], ctx: CompileContext) -> ReduceParams:
         """Some microseconds a work item."""
-        return ITEM_ELEMENTS
+        return ReduceParams(ITEM_ELEMENTS, match.data.tile // match.data.lanes)
 
-    def build(self, match: Match[Plan], params: int, ctx: CompileContext) -> Program:
+    def build(self, match: Match[Plan], params: ReduceParams, ctx: CompileContext) -> Program:
         """One kernel, or a chain of them when rows are cut into parts."""
-        plan = replace(match.data, item_elements=params)
+        tile = params.vectors * match.data.lanes
+        plan = replace(match.data, item_elements=params.item_elements, tile=tile)
         if _is_cut(plan):
             return cut_program(match.task, plan)
         return assemble(match.task, [whole_kernel(match.task, plan)])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hidet import dtypes
 from hidet.context import CompileContext
-from hidet.cpu.schedules.lane_loops import adjoining_rows
+from hidet.cpu.schedules.lane_loops import MOST_COLUMNS, adjoining_rows
 from hidet.cpu.schedules.row_layout import RowLayout, row_layout
 from hidet.cpu.schedules.row_loops import contiguous_rows
 from hidet.cpu.schedules.spans import vector_lanes
@@ -17,8 +17,8 @@ from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 
-# Elements of one work item: a few microseconds of work.
-ITEM_ELEMENTS = 16384
+_ITEM_ELEMENTS = (1024, 4096, 16384, 65536)
+_COLUMNS = (16, 32, 64, 128, MOST_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,16 @@ class _Found:
     layout: RowLayout
 
 
-class RowRule(ScheduleRule[_Found, int]):
+@dataclass(frozen=True, slots=True)
+class RowParams:
+    """item_elements: of a work item, where rows are contiguous. columns: of a work item at most, where they lie side by
+    side."""
+
+    item_elements: int = 16384
+    columns: int = MOST_COLUMNS
+
+
+class RowRule(ScheduleRule[_Found, RowParams]):
     """Schedules anchors that are statistics of rows followed by an element-wise stage.
 
     reworks: operators with a cheaper form than their definition. picoseconds: time of one element on a core with
@@ -49,18 +58,21 @@ class RowRule(ScheduleRule[_Found, int]):
         layout = row_layout(task, program)
         return None if layout is None else Match(task, _Found(program, layout))
 
-    def space(self, match: Match[_Found], ctx: CompileContext) -> Space[int]:
-        """How many elements one work item computes."""
-        return Space.of_knob(Knob("item_elements", (4096, 16384, 65536), "elements that a work item computes"))
+    def space(self, match: Match[_Found], ctx: CompileContext) -> Space[RowParams]:
+        """Elements or columns of a work item."""
+        if match.data.layout.columns is not None:
+            most = Knob("columns", _COLUMNS, "columns of a work item at most")
+            return Space((most,), lambda columns: RowParams(columns=columns))
+        return Space((Knob("item_elements", _ITEM_ELEMENTS, "elements that a work item computes"),), RowParams)
 
-    def default(self, match: Match[_Found], ctx: CompileContext) -> int:
+    def default(self, match: Match[_Found], ctx: CompileContext) -> RowParams:
         """A few microseconds a work item."""
-        return ITEM_ELEMENTS
+        return RowParams()
 
-    def build(self, match: Match[_Found], params: int, ctx: CompileContext) -> Program:
+    def build(self, match: Match[_Found], params: RowParams, ctx: CompileContext) -> Program:
         """One kernel."""
         program, layout = match.data.program, match.data.layout
         lanes = vector_lanes(ctx.target.vector_bits, program.dtype.bits)
         if layout.columns is not None:
-            return adjoining_rows(match.task, program, layout, lanes, self.picoseconds)
-        return contiguous_rows(match.task, program, layout, params, lanes, self.picoseconds)
+            return adjoining_rows(match.task, program, layout, params.columns, lanes, self.picoseconds)
+        return contiguous_rows(match.task, program, layout, params.item_elements, lanes, self.picoseconds)

@@ -8,7 +8,7 @@ they are stored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.context import CompileContext
@@ -22,14 +22,11 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.visit import substitute
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.scans import ScanProgram, scan_program
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 
-# Elements of one work item: some microseconds of work.
-ITEM_ELEMENTS = 8192
-# Rows whose steps are interleaved: an addition takes four cycles, and one can begin in each.
-TOGETHER = 4
 PICOSECONDS = 500
 
 
@@ -39,7 +36,15 @@ class _Found:
     scan: ScanProgram
 
 
-class ScanRule(FixedRule[_Found]):
+@dataclass(frozen=True, slots=True)
+class ScanParams:
+    """together: rows whose steps are interleaved, or vectors of rows where these lie side by side."""
+
+    item_elements: int = 8192
+    together: int = 4
+
+
+class ScanRule(ScheduleRule[_Found, ScanParams]):
     """Schedules scans and what is element-wise after them."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[_Found] | None:
@@ -55,12 +60,30 @@ class ScanRule(FixedRule[_Found]):
         if not any(loop.stride == 1 for loop in layout.inner):
             column = next((loop for loop in layout.outer if loop.stride == 1), None)
         lanes = max(1, ctx.target.vector_bits // 32)
-        return Match(task, _Found(Plan(program, layout, column, 4 * lanes, lanes, ITEM_ELEMENTS), scan))
+        default = ScanParams()
+        plan = Plan(program, layout, column, default.together * lanes, lanes, default.item_elements)
+        return Match(task, _Found(plan, scan))
 
-    def build(self, match: Match[_Found], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[_Found], ctx: CompileContext) -> Space[ScanParams]:
+        """Elements of a work item, and rows that are scanned together."""
+        return Space(
+            (
+                Knob("item_elements", (2048, 8192, 32768), "elements that a work item scans"),
+                # An addition takes four cycles, and one can begin in each.
+                Knob("together", (1, 2, 4, 8), "rows, or vectors of rows, whose steps are interleaved"),
+            ),
+            ScanParams,
+        )
+
+    def default(self, match: Match[_Found], ctx: CompileContext) -> ScanParams:
+        """Some microseconds a work item; additions that do not wait for each other."""
+        return ScanParams()
+
+    def build(self, match: Match[_Found], params: ScanParams, ctx: CompileContext) -> Program:
         """One kernel."""
-        found = match.data
-        kernel = _Kernel(match.task, found.plan, found.scan)
+        found, tile = match.data, params.together * match.data.plan.lanes
+        found = replace(found, plan=replace(found.plan, tile=tile, item_elements=params.item_elements))
+        kernel = _Kernel(match.task, found.plan, found.scan, params.together)
         return assemble(match.task, [kernel.columns() if found.plan.column is not None else kernel.rows()])
 
 
@@ -77,8 +100,8 @@ def _reduction_program(scan: ScanProgram) -> ReductionProgram:
 
 
 class _Kernel:
-    def __init__(self, task: Task, plan: Plan, scan: ScanProgram) -> None:
-        self.plan, self.scan = plan, scan
+    def __init__(self, task: Task, plan: Plan, scan: ScanProgram, together: int) -> None:
+        self.plan, self.scan, self.together = plan, scan, together
         self.reduction: Reduction = plan.program.levels[0].reductions[0]
         self.memory = ReductionMemory(task, plan.program, plan.layout)
         self.axis = plan.program.inner[0]
@@ -111,14 +134,14 @@ class _Kernel:
             return kernel_of("kernel0", self.memory, k.body, ((item, 1),), self._length() * PICOSECONDS)
         *others, last = outer
         rows = dims.maximum(1, dims.floordiv(self.plan.item_elements, self._length()))
-        rows = dims.ceildiv(rows, TOGETHER) * TOGETHER
+        rows, together = dims.ceildiv(rows, self.together) * self.together, self.together
         block = dims.minimum(rows, dims.maximum(1, last.extent))
         step = self.memory.scope.size(block, "block")
         start = item * step
         count = build.minimum(step, self.memory.scope.size(last.extent, "rows") - start)
-        with k.for_range("group", count, step=TOGETHER) as group:
-            with k.if_(count - group >= TOGETHER):
-                self._together(k, [{last.var: start + group + n} for n in range(TOGETHER)])
+        with k.for_range("group", count, step=together) as group:
+            with k.if_(count - group >= together):
+                self._together(k, [{last.var: start + group + n} for n in range(together)])
             with k.else_(), k.for_range("one", count - group) as one:
                 self._together(k, [{last.var: start + group + one}])
         grid = (*((loop.var, loop.extent) for loop in others), (item, dims.ceildiv(last.extent, block)))

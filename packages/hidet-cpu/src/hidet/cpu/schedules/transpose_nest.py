@@ -30,10 +30,6 @@ from hidet.ir.types import PointerType
 _SQUARES_TOGETHER = 4
 _MOST_LANES = 16
 
-# A work item covers so many elements along the result's axis, and about so many altogether.
-_ITEM_COLUMNS = 1024
-_ITEM_ELEMENTS = 16384
-
 
 def turned_axis(access: RegionAccess) -> Var | None:
     """The loop along which most inputs lie that do not lie along the innermost one; None if there is none."""
@@ -54,9 +50,14 @@ def _turned_reads(access: RegionAccess, loop: Var) -> list[Access]:
     ]
 
 
-def transposed_kernel(access: RegionAccess, turned: Var, vector_bits: int) -> ElementwiseKernel | None:
-    """The kernel of a region of which `turned` is the turned axis; None where that is shorter than a square."""
-    return _Transposition(access, turned, vector_bits).kernel()
+def transposed_kernel(
+    access: RegionAccess, turned: Var, vector_bits: int, item_elements: int, item_columns: int
+) -> ElementwiseKernel | None:
+    """The kernel of a region of which `turned` is the turned axis; None where that is shorter than a square.
+
+    A work item covers `item_columns` elements along the result's axis, and about `item_elements` altogether.
+    """
+    return _Transposition(access, turned, vector_bits).kernel(item_elements, item_columns)
 
 
 class _Transposition:
@@ -73,20 +74,20 @@ class _Transposition:
         self.copied = self._copied()
         self.squares: dict[str, Function] = {}
 
-    def kernel(self) -> ElementwiseKernel | None:
+    def kernel(self, item_elements: int, item_columns: int) -> ElementwiseKernel | None:
         access, lanes = self.access, self.lanes
         fits = (dims.prove_le(lanes, self.rows), dims.prove_le(self.width, self.columns))
         if False in fits or lanes < 2:
             return None
         columns, rows = access.size(self.i), access.size(self.j)
-        covered = dims.maximum(1, dims.minimum(self.columns, _ITEM_COLUMNS))
-        block = dims.maximum(1, dims.floordiv(_ITEM_ELEMENTS // lanes, covered)) * lanes
+        covered = dims.maximum(1, dims.minimum(self.columns, item_columns))
+        block = dims.maximum(1, dims.floordiv(item_elements // lanes, covered)) * lanes
         item_i, item_j = build.size_var("item_i"), build.size_var("item_j")
         step = access.scope.size(block, "block")
         k = IRBuilder()
-        first_j, first_i = k.let("first_j", item_j * step), k.let("first_i", item_i * _ITEM_COLUMNS)
+        first_j, first_i = k.let("first_j", item_j * step), k.let("first_i", item_i * item_columns)
         end_j = k.let("end_j", build.minimum(first_j + step, rows))
-        end_i = k.let("end_i", build.minimum(first_i + _ITEM_COLUMNS, columns))
+        end_i = k.let("end_i", build.minimum(first_i + item_columns, columns))
         with ExitStack() as otherwise:
             if not all(fits):
                 with k.if_(build.logical_and(rows >= lanes, columns >= self.width)):
@@ -98,7 +99,7 @@ class _Transposition:
             else:
                 self._tiles(k, first_j, first_i, end_j, end_i)
         others = [(v, n) for v, n in zip(access.loops, access.sizes, strict=True) if v not in (self.i, self.j)]
-        grid = (*(n for _, n in others), dims.ceildiv(self.rows, block), dims.ceildiv(self.columns, _ITEM_COLUMNS))
+        grid = (*(n for _, n in others), dims.ceildiv(self.rows, block), dims.ceildiv(self.columns, item_columns))
         grid_vars = [*(v for v, _ in others), item_j, item_i]
         squares = tuple(self.squares.values())
         return finish(access, grid_vars, grid, k.body, dims.product(access.sizes), squares)

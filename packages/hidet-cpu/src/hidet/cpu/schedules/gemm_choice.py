@@ -1,0 +1,115 @@
+"""What may be chosen about a product or convolution: its register tile, work items and chunks, and its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hidet.cpu.schedules.gemm import launch_gemm
+from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose_item
+from hidet.cpu.schedules.gemm_program import ProgramBuilder
+from hidet.cpu.schedules.gemm_spec import Gemm
+from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, register_tile, tile_knob, tile_shape
+from hidet.cpu.schedules.gemv import can_be_gemv, gemv_groups, is_skinny, launch_gemv
+from hidet.cpu.target import CpuTarget
+from hidet.dtypes import DType
+from hidet.schedule.space import Constraint, Knob, Space
+from hidet.schedule.task import Task
+
+_ITEM_TILES = (1, 4, 16)
+_ITEM_GROUPS = (1, 4, 16)
+_STEPS = (64, 128, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class GemmParams:
+    """A tile of sums in registers, a work item, and where columns are read.
+
+    is_packed_on_the_way: whether each work item packs its columns, instead of a kernel before for all; False where they
+    are packed already. is_gemv: whether columns are read where they lie (`hidet.cpu.schedules.gemv`), by items of
+    `item.groups` groups.
+    """
+
+    tile: RegisterTile
+    item: Item
+    is_packed_on_the_way: bool = False
+    is_gemv: bool = False
+
+
+ExtentsOf = Callable[[bool], Extents]
+"""Extents of a product whose columns are packed on the way, or are not."""
+
+
+def default_params(
+    target: CpuTarget, dtype: DType, source: DType, extents: Extents, *, is_packed_on_the_way: bool
+) -> GemmParams:
+    """Good parameters for sums of type `dtype`. source: type of the columns as they lie."""
+    tile = register_tile(target)
+    shape = tile_shape(target, dtype, tile)
+    item = choose_item(shape, target.cpu.l1_bytes, extents)
+    is_gemv = can_be_gemv(extents) and is_skinny(extents.rows)
+    if is_gemv:
+        item = replace(item, groups=gemv_groups(shape, extents.run, source))
+    return GemmParams(tile, item, is_packed_on_the_way, is_gemv)
+
+
+def gemm_space(
+    target: CpuTarget, dtype: DType, extents_of: ExtentsOf, packing: tuple[bool, ...], default: GemmParams
+) -> Space[GemmParams]:
+    """Everything that may be chosen. packing: what `is_packed_on_the_way` may be."""
+
+    def shape(params: GemmParams) -> TileShape:
+        return tile_shape(target, dtype, params.tile)
+
+    def fits_tables(params: GemmParams) -> bool:
+        return params.item.tiles * params.tile.rows <= extents_of(params.is_packed_on_the_way).most_rows
+
+    def fits_cache(params: GemmParams) -> bool:
+        extents, steps = extents_of(params.is_packed_on_the_way), params.item.most_steps
+        if extents.order == "taps":
+            return steps == default.item.most_steps
+        return steps == default.item.most_steps or steps * extents.step_bytes(shape(params)) <= target.cpu.l1_bytes
+
+    def is_gemv_alike(params: GemmParams) -> bool:
+        item = replace(params.item, groups=default.item.groups)
+        return not params.is_gemv or (params.tile, item) == (default.tile, default.item)
+
+    def make(tile: RegisterTile, tiles: int, groups: int, steps: int, on_the_way: bool, gemv: bool) -> GemmParams:
+        return GemmParams(tile, Item(tiles, groups, steps), on_the_way, gemv)
+
+    first = extents_of(packing[0])
+    steps = tuple(sorted({default.item.most_steps, *_STEPS}))
+    most = {"tiles": first.tiles(shape(default)), "groups": first.groups(shape(default))}
+    tiles = {default.item.tiles, *(count for count in _ITEM_TILES if count <= most["tiles"])}
+    groups = {default.item.groups, *(count for count in _ITEM_GROUPS if count <= most["groups"])}
+    gemv = (False, True) if any(can_be_gemv(extents_of(each)) for each in packing) else (False,)
+    return Space(
+        (
+            tile_knob(target),
+            Knob("tiles", tuple(sorted(tiles)), "tiles of rows of a work item"),
+            Knob("groups", tuple(sorted(groups)), "column groups of a work item"),
+            Knob("steps", steps, "steps that are summed in registers at once"),
+            Knob("packed_on_the_way", packing, "whether each work item packs its columns"),
+            Knob("gemv", gemv, "whether columns are read where they lie"),
+        ),
+        make,
+        (
+            Constraint("the tables of a work item have room for its rows", fits_tables),
+            Constraint(f"a chunk of columns stays in the first-level cache: {target.cpu.l1_bytes} bytes", fits_cache),
+            Constraint(
+                "columns that are read in place are neighbours along the sum, and not packed before",
+                lambda params: not params.is_gemv or can_be_gemv(extents_of(params.is_packed_on_the_way)),
+            ),
+            Constraint("a GEMV has no other tiles and steps", is_gemv_alike),
+        ),
+    )
+
+
+def launch_product(
+    builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape, extents: Extents, params: GemmParams
+) -> None:
+    """Add the kernel of `gemm` as chosen, and its launch."""
+    if params.is_gemv:
+        launch_gemv(builder, task, gemm, shape, params.item.groups)
+    else:
+        launch_gemm(builder, task, gemm, shape, blocking_of(shape, extents, params.item))
