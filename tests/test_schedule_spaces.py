@@ -1,4 +1,4 @@
-"""Every rule's default is a point of its space, whatever task it is asked about."""
+"""Every rule's default is a point of its space, and every point of it is right."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hidet.graph.types import TensorType
 from hidet.passes.manager import run_graph_passes
 from hidet.schedule.claims import Claim, claims
 from hidet.schedule.shortlist import space_of
+from hidet.testing import check_rule
 
 Shape = tuple[int, ...]
 
@@ -108,3 +109,89 @@ def test_the_default_of_every_rule_is_a_point_of_its_space(target: str) -> None:
     anchors = (*registry.operators, "elementwise")
     rules = {spec.name for op in anchors for spec in registry.schedules_for(op, target.partition(":")[0])}
     assert asked == rules - {"script"}
+
+
+# What points of each rule's space are tried on: small, and with sizes that no tile divides.
+SMALL: dict[str, list[tuple[Row, str]]] = {
+    "cpu.matmul": [
+        (Row("matmul", [((2, 13, 300), (300, 45)), ((1, 512), (512, 24))], {}), "f32"),
+        (Row("linear", [((3, 512), (70, 512)), ((130, 20), (65, 20))], {}), "f16"),
+    ],
+    "cpu.conv": [
+        (Row("conv", [((1, 8, 9, 9), (40, 8, 3, 3))], {"padding": 1}), "f32"),
+        (Row("conv_transpose", [((1, 8, 5, 5), (8, 6, 4, 4))], {"stride": 2}), "f32"),
+    ],
+    "cpu.depthwise": [(Row("conv", [((1, 20, 9, 10), (20, 1, 3, 3))], {"groups": 20}), "f32")],
+    "cpu.attention": [
+        (Row("attention", [((1, 2, 70, 16),) * 3], {"is_causal": True}), "f32"),
+        (Row("attention", [((1, 2, 2, 24), (1, 2, 300, 24), (1, 2, 300, 24))], {}), "f16"),
+    ],
+    "cpu.elementwise": [(Row("gelu", [((130, 9),)], {}), "f32")],
+    "cpu.softmax": [
+        (Row("softmax", [((40, 70),)], {"axis": 1}), "f32"),
+        (Row("softmax", [((4, 700),)], {"axis": 0}), "f32"),
+    ],
+    "cpu.normalize": [(Row("layer_norm", [((6, 96), (96,), (96,))], {}), "f32")],
+    "cpu.reduce": [
+        (Row("sum", [((5, 20000),)], {"axes": [1]}), "f32"),
+        (Row("amax", [((200, 50),)], {"axes": [0]}), "f32"),
+    ],
+    "cpu.scan": [
+        (Row("cumsum", [((13, 300),)], {"axis": 1}), "f32"),
+        (Row("cumsum", [((60, 40),)], {"axis": 0}), "f32"),
+    ],
+    "cpu.pool": [(Row("max_pool", [((1, 3, 37, 38),)], {"kernel": [3, 3]}), "f32")],
+    "cuda.matmul": [
+        (Row("matmul", [((33, 300), (300, 45))], {}), "f16"),
+        (Row("linear", [((1, 512), (24, 512))], {}), "f16"),
+        (Row("conv", [((1, 8, 6, 6), (16, 8, 3, 3))], {"padding": 1}), "f16"),
+    ],
+    "cuda.attention": [
+        (Row("attention", [((1, 2, 20, 16),) * 3], {"is_causal": True}), "f16"),
+        (Row("attention", [((1, 4, 1, 64), (1, 1, 300, 64), (1, 1, 300, 64))], {"enable_gqa": True}), "f16"),
+        (Row("attention", [((1, 2, 20, 16),) * 3], {}), "f32"),
+    ],
+    "gpu.matmul": [(Row("conv", [((1, 4, 6, 6), (20, 4, 3, 3))], {}), "f32")],
+    "gpu.depthwise": [(Row("conv", [((1, 8, 9, 10), (8, 1, 3, 3))], {"groups": 8}), "f16")],
+    "gpu.narrow_conv": [(Row("conv", [((1, 16, 5, 8), (32, 4, 3, 3))], {"groups": 4}), "f32")],
+    "gpu.elementwise": [(Row("gelu", [((130, 16),)], {}), "f16")],
+    "gpu.rows": [
+        (Row("softmax", [((3, 70),)], {"axis": 1}), "f32"),
+        (Row("softmax", [((70, 24),)], {"axis": 0}), "f16"),
+        (Row("sum", [((3, 1500),)], {"axes": [1]}), "f32"),
+        (Row("layer_norm", [((2, 600), (600,), (600,))], {}), "f32"),
+    ],
+    "gpu.pool": [(Row("max_pool", [((1, 3, 7, 8),)], {"kernel": [3, 3]}), "f32")],
+    "gpu.reduce": [(Row("softmax", [((3, 70),)], {"axis": 1}), "f32")],
+    "gpu.reduce_products": [(Row("matmul", [((3, 40), (40, 5))], {}), "f32")],
+    "gpu.scan": [
+        (Row("cumsum", [((3, 300),)], {"axis": 1}), "f32"),
+        (Row("cumsum", [((200, 40),)], {"axis": 0}), "i64"),
+    ],
+}
+CHOICELESS = {"fallback", "gpu.sort", "gpu.scatter", "script"}
+"""Rules about whose programs nothing may be chosen."""
+
+
+@pytest.mark.parametrize("rule", SMALL)
+def test_points_of_a_space_are_right(rule: str) -> None:
+    target, options = ("cpu", {"threads": 1, "cache": False}) if rule.startswith("cpu.") else ("cuda:sm_90a", None)
+    ctx = make_context(target)
+    for row, dtype in SMALL[rule]:
+        for shapes in row.cases:
+            report = check_rule(
+                ctx.registry.schedules[rule],
+                graph_of(row, shapes, dtype, ctx),
+                target,
+                options=options,
+                points=2,
+                seeds=1,
+                where="target" if target == "cpu" else "interpreter",
+            )
+            assert not report.impossible
+            assert len(report.trials) > 1
+
+
+def test_every_rule_with_choices_has_points_that_are_tried() -> None:
+    schedules = make_context("cpu").registry.schedules
+    assert set(SMALL) | CHOICELESS == set(schedules)

@@ -106,10 +106,18 @@ def test_levels_of_search() -> None:
     assert shortlist(Rows(), NO_MATCH, NO_CTX, 2, level=2) == [2, 5, 4, 1, 3]
 
 
-def test_a_shortlist_without_a_model_is_in_the_order_of_the_space() -> None:
-    rule: Any = Plain()
-    assert predicted(rule, NO_MATCH, 4, NO_CTX) is None
-    assert shortlist(rule, NO_MATCH, NO_CTX, 1) == [1, 4]
+def test_a_shortlist_without_a_model_begins_beside_the_default() -> None:
+    class Words(Plain):
+        def space(self, match, ctx):
+            return SPACE
+
+        def default(self, match, ctx):
+            return 2, "wide"
+
+    rule: Any = Words()
+    assert predicted(rule, NO_MATCH, (4, "wide"), NO_CTX) is None
+    assert shortlist(rule, NO_MATCH, NO_CTX, 3) == [(2, "wide"), (1, "wide"), (2, "narrow"), (4, "wide")]
+    assert shortlist(rule, NO_MATCH, NO_CTX, 9)[4:] == [(1, "narrow"), (4, "narrow")]
 
 
 def test_rules_that_derive_from_a_protocol_have_no_model_unless_they_say_so() -> None:

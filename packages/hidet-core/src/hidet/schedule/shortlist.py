@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.errors import PluginError
@@ -25,7 +26,7 @@ def shortlist(
     level: SearchLevel = 1,
 ) -> list[Params]:
     """Parameters to try for a task: the default, then others, those first that the rule's cost model expects to be the
-    fastest, those without a prediction last and in the order of the space.
+    fastest, those without a prediction last: first what differs from the default in one knob, then in two.
 
     level: 0 gives the default alone, 1 the best `count` others as well, 2 all others.
     PluginError for a rule whose `space` is none.
@@ -33,8 +34,16 @@ def shortlist(
     default = rule.default(match, ctx)
     if level == 0:
         return [default]
-    others = [params for params in space_of(rule, match, ctx) if params != default]
-    ranked = sorted(others, key=lambda params: _seconds(predicted(rule, match, params, ctx)))
+    points = list(space_of(rule, match, ctx).points())
+    usual: Mapping[str, Any] = next((knobs for knobs, params in points if params == default), {})
+
+    def key(point: tuple[Mapping[str, Any], Params]) -> tuple[float, int]:
+        knobs, params = point
+        seconds = predicted(rule, match, params, ctx)
+        changed = sum(usual.get(name) != value for name, value in knobs.items())
+        return math.inf if seconds is None else seconds, changed
+
+    ranked = [params for _, params in sorted(points, key=key) if params != default]
     return [default, *(ranked if level == 2 else ranked[:count])]
 
 
@@ -55,7 +64,3 @@ def predicted(
     """Seconds that the cost model of a rule expects; None where it has none. Rules need not have the method."""
     predict: Any = getattr(rule, "predict", None)
     return None if predict is None else predict(match, params, ctx)
-
-
-def _seconds(prediction: float | None) -> float:
-    return math.inf if prediction is None else prediction
