@@ -39,10 +39,12 @@ class Anvil:
     """A target whose every measurement is a little slower than the one before."""
 
     name = "anvil"
-    device_name = "Anvil (TM) 3/4"
 
     def __init__(self) -> None:
         self.measured = 0
+
+    def device_name(self) -> str:
+        return "Anvil (TM) 3/4"
 
     def published_constants(self) -> DeviceConstants:
         return PUBLISHED

@@ -21,9 +21,9 @@ from hidet.errors import CacheWarning, OptionError
 from hidet.private_files import distrust_directory, make_private, open_private, publish
 from hidet.target.constants import (
     DeviceConstants,
-    MeasurableTarget,
     constants_from_json,
     constants_to_json,
+    measurable,
 )
 
 _MOST_BYTES = 1 << 20
@@ -31,15 +31,15 @@ _MOST_BYTES = 1 << 20
 
 def published_constants(ctx: CompileContext) -> DeviceConstants | None:
     """Those of the architecture that a compilation is for; None for a target without cost models."""
-    target = ctx.target
-    return target.published_constants() if isinstance(target, MeasurableTarget) else None
+    target = measurable(ctx.target)
+    return None if target is None else target.published_constants()
 
 
 def known_constants(ctx: CompileContext) -> DeviceConstants | None:
     """Those that were measured on the device that a compilation is for, else the published ones; None for a target
     without cost models. Measures nothing. CacheWarning for a file that cannot be used."""
-    target = ctx.target
-    if not isinstance(target, MeasurableTarget):
+    target = measurable(ctx.target)
+    if target is None:
         return None
     # Code for another machine is not for this device.
     found = None if ctx.machine is not None else read_constants(constants_path(ctx))
@@ -52,9 +52,9 @@ def measure_constants(ctx: CompileContext) -> DeviceConstants:
     OptionError for a target without cost models or code for another machine, LaunchError where there is no device; a
     file that cannot be written costs a CacheWarning.
     """
-    target = ctx.target
-    if not isinstance(target, MeasurableTarget):
-        raise OptionError(f"target {target.name!r} has no cost models, so there is nothing to measure")
+    target = measurable(ctx.target)
+    if target is None:
+        raise OptionError(f"target {ctx.target.name!r} has no cost models, so there is nothing to measure")
     if ctx.machine is not None:
         raise OptionError(f"{ctx.machine} is another machine, expected this one", hint=f'write "{target.name}" alone')
     constants = target.measure_constants(ctx)
@@ -77,9 +77,9 @@ def ensure_constants(ctx: CompileContext) -> DeviceConstants:
 
 def constants_path(ctx: CompileContext) -> Path:
     """The file of a device, by the names of target and device."""
-    target = ctx.target
-    assert isinstance(target, MeasurableTarget)
-    name = re.sub(r"[^A-Za-z0-9]+", "-", f"{target.name} {target.device_name}").strip("-").lower()
+    target = measurable(ctx.target)
+    assert target is not None
+    name = re.sub(r"[^A-Za-z0-9]+", "-", f"{target.name} {target.device_name()}").strip("-").lower()
     return cache_directory(option.get_cache_dir()) / "devices" / f"{name}.json"
 
 

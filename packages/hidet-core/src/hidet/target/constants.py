@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+    from hidet.target import Target
 
 FORMAT = 1
 """Of constants as JSON. Files of another format are not read."""
+
+_LATENCY_CYCLES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,12 @@ class DeviceConstants:
     is_measured: bool = False
 
     @property
+    def cycle(self) -> float:
+        """Of the clock, in which models count what is the same on all devices of a kind: a multiply-add takes four of
+        them on the processors and GPUs that there are models for."""
+        return self.fma_latency / _LATENCY_CYCLES
+
+    @property
     def memory(self) -> MemoryLevel:
         """The last level."""
         return self.levels[-1]
@@ -71,11 +81,13 @@ class DeviceConstants:
         return next((level for level in self.levels[:-1] if nbytes <= level.nbytes), self.memory)
 
 
-@runtime_checkable
 class MeasurableTarget(Protocol):
     """A target whose schedules have cost models: what `Target` may offer besides."""
 
     @property
+    def name(self) -> str:
+        """Of the target."""
+
     def device_name(self) -> str:
         """What measured constants are kept under: the device as its vendor names it. LaunchError where it is not
         there."""
@@ -86,6 +98,16 @@ class MeasurableTarget(Protocol):
     def measure_constants(self, ctx: CompileContext) -> DeviceConstants:
         """Those of the device, measured in less than two seconds by kernels that `ctx` compiles. LaunchError where it
         is not there."""
+
+
+def measurable(target: Target) -> MeasurableTarget | None:
+    """The target, of which constants are going to be asked; None for one without."""
+    return cast(MeasurableTarget, target) if _is_measurable(type(target)) else None
+
+
+@cache
+def _is_measurable(kind: type) -> bool:
+    return all(hasattr(kind, name) for name in ("device_name", "published_constants", "measure_constants"))
 
 
 def constants_to_json(constants: DeviceConstants) -> dict[str, Any]:

@@ -1,11 +1,7 @@
-"""Measures what cost models know of this CPU: loops of thread IR, compiled as kernels are, each timed for some ms.
-
-The fastest of several trials counts: other processes only ever make a loop slower.
-"""
+"""Measures what cost models know of this CPU: loops of thread IR, compiled as kernels are, each timed for some ms."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -26,8 +22,8 @@ from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Launch
 from hidet.ir.types import PointerType
 from hidet.target.constants import DeviceConstants, MemoryLevel
+from hidet.target.timing import seconds_of_one
 
-_BUDGET, _TRIAL_SECONDS, _LEAST_TRIALS = 0.05, 0.3e-3, 3
 _TYPES = (dtypes.f32, dtypes.f64, dtypes.i32)
 _CHAINS = {32: 24, 16: 12}
 """Independent accumulators by the number of vector registers, as the register tiles of products have them."""
@@ -78,37 +74,6 @@ def measure_cpu(cpu: CpuArch, ctx: CompileContext) -> DeviceConstants:
     return DeviceConstants(
         processor_name(), cores, launch, item, rates, {}, latency, memory_latency, tuple(levels), is_measured=True
     )
-
-
-def seconds_of_one(
-    run: Callable[[int], object], clock: Callable[[], float] = time.perf_counter, budget: float = _BUDGET
-) -> float:
-    """Seconds of an iteration of `run(iterations)`, without what a call takes besides.
-
-    A number of iterations is looked for that takes `_TRIAL_SECONDS`, short enough to be left alone by other processes
-    most times. It and twice as many are timed in turns for `budget` seconds; what counts is the difference between the
-    shortest of both.
-    """
-    count, taken = 1, 0.0
-    run(1)
-    while taken < _TRIAL_SECONDS / 2:
-        if taken:
-            count = max(2 * count, min(64 * count, int(count * _TRIAL_SECONDS / 2 / taken)))
-        taken = min(_seconds(run, count, clock), _seconds(run, count, clock))
-    short, long, trials, end = taken, 0.0, 0, clock() + budget
-    while trials < _LEAST_TRIALS or clock() < end:
-        again = _seconds(run, 2 * count, clock)
-        long = min(long or again, again)
-        short = min(short, _seconds(run, count, clock))
-        trials += 1
-    # Where all the short trials were disturbed, the long ones alone say more.
-    return (long - short) / count if long > 1.5 * short else long / (2 * count)
-
-
-def _seconds(run: Callable[[int], object], count: int, clock: Callable[[], float]) -> float:
-    start = clock()
-    run(count)
-    return max(clock() - start, 1e-9)
 
 
 def _aligned_ones(count: int) -> Array:

@@ -106,7 +106,6 @@ class CpuTarget:
             load_objects([b.data for b in binaries], {**pool_symbols(cache), **failure_symbols(), **(symbols or {})})
         )
 
-    @property
     def device_name(self) -> str:
         """This machine's processor."""
         return processor_name()
