@@ -20,6 +20,7 @@ from hidet.cuda.arch import (
 )
 from hidet.cuda.arch_checks import check_clusters, check_shared_memory, launches_of
 from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.constants import published_constants
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
 from hidet.cuda.devices import properties
 from hidet.cuda.host_code import host_module
@@ -30,9 +31,11 @@ from hidet.cuda.tile.lowering import lower_tiles
 from hidet.gpu.check_bounds import check_bounds
 from hidet.plugins.host import load_registry
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
+from hidet.target.constants import DeviceConstants
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
+    from hidet.context import CompileContext
     from hidet.cuda.loader import CudaCode
     from hidet.cuda.memory import CudaMemory
     from hidet.gpu.codegen.source import KernelSource
@@ -235,6 +238,21 @@ class CudaTarget:
         """Kernels on the device, and host functions that launch them. LaunchError where there is no device."""
         modules = [(binary.name, unpack(binary.data)) for binary in binaries]
         return load_modules(modules, self.memory.device, self._host, cache, symbols or {})
+
+    def device_name(self) -> str:
+        """The device's, "NVIDIA H200". LaunchError where it is not there."""
+        return properties(self.index).name
+
+    def published_constants(self) -> DeviceConstants:
+        """Those of a usual device of the architecture, with as many multiprocessors as `multiprocessors` says."""
+        capability = capability_of(self.architecture)
+        return published_constants(capability, self.multiprocessors, self.multiprocessor_shared_memory)
+
+    def measure_constants(self, ctx: CompileContext) -> DeviceConstants:
+        """The device's. LaunchError where it is not there."""
+        from hidet.cuda.measure import measure_gpu
+
+        return measure_gpu(self, ctx)
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""

@@ -17,6 +17,7 @@ from collections.abc import Hashable, Sequence
 
 from hidet import dtypes
 from hidet.context import CompileContext
+from hidet.cuda.schedules.cost_product import product_seconds
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
 from hidet.cuda.schedules.product_space import product_space
 from hidet.cuda.schedules.product_tiles import GEMV_TILES, is_gemv, is_warp_specialized, tiles_of
@@ -29,6 +30,7 @@ from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import Tiling
+from hidet.schedule.device_constants import known_constants, published_constants
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.space import Space
 from hidet.schedule.task import Task
@@ -69,6 +71,13 @@ class MatmulRule(SharingRule[Product, Tiling]):
             return Tiling(GEMV_TILES, 1)
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
         return choose_tiling(extents_of(product), choices, target, is_warp_specialized=specialized)
+
+    def predict(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> float | None:
+        """By the model of the device's blocks."""
+        known, published = known_constants(ctx), published_constants(ctx)
+        if known is None or published is None:
+            return None
+        return product_seconds(match.data, params, gpu_target(ctx.target), known, published)
 
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best split-k."""

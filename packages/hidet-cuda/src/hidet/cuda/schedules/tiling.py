@@ -7,7 +7,7 @@ matrix units as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hidet.cuda.arch import BLOCK_RESERVED_SHARED
@@ -70,6 +70,12 @@ UNALIGNED_TILES = (
 """For elements that are copied one by one, which pass through registers."""
 
 
+# Tiles of these kernels, whatever their number of stages.
+_GROUPS, _UNALIGNED = (
+    frozenset((tiles.m, tiles.n, tiles.k, tiles.warps) for tiles in table) for table in (GROUP_TILES, UNALIGNED_TILES)
+)
+
+
 def with_bytes_along_k(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
     """Tiles of a table for elements of `nbytes` bytes."""
     return replace(tiles, k=tiles.k * 2 // nbytes)
@@ -84,6 +90,8 @@ _GROUP_PRODUCTS = 1000
 """Multiplications a cycle by warp groups that copy themselves."""
 _STEP = 450
 """A step of one block alone: a barrier, and products that wait for each other."""
+_DELAY = 1300
+"""From the start of a copy until its bytes are there; as many steps as there are stages share it."""
 _SINGLE_BYTES, _SINGLE_STEP = 10, 2700
 """Bytes a cycle that are copied one element at a time, and a step of that: its reads are waited for."""
 _COPY = 4500
@@ -96,8 +104,6 @@ _SPECIALIZED_BYTES = 49
 """Bytes a cycle from the second-level cache by TMA."""
 _SPECIALIZED_STEP = 315
 """A step of one block alone: products that wait for each other."""
-_SPECIALIZED_DELAY = 1300
-"""From the start of a copy until its bytes are there; as many steps as there are stages share it."""
 _MEMORY_BYTES = 1300
 """Bytes a cycle from memory by the whole device."""
 _HIDDEN = 8
@@ -108,6 +114,19 @@ _SPECIALIZED_END = 920
 _SPECIALIZED_THREADS = 160
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a device is beside the H100 of the model, cycle by cycle: its matrix units, its second-level cache and
+    its memory."""
+
+    products: float = 1.0
+    cache: float = 1.0
+    memory: float = 1.0
+
+
+H100 = Speed()
 
 
 def choose_tiling(
@@ -126,36 +145,45 @@ def close_tilings(
     return [replace(tiling, is_warp_specialized=is_warp_specialized) for tiling in fast]
 
 
-def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, is_warp_specialized: bool) -> float:
-    """How long a product takes by the model."""
+def cycles(
+    extents: Extents, tiling: Tiling, target: GpuTarget, is_warp_specialized: bool, speed: Speed = H100
+) -> float:
+    """How long a product takes by the model. `Tiling` of tables, and those of any other number of stages."""
     split_k, nbytes = tiling.split_k, extents.nbytes
     tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
     blocks = extents.batch * steps_over(extents.m, tiles.m) * steps_over(extents.n, tiles.n) * split_k
     steps = steps_over(steps_over(extents.k, tiling.tiles.k), split_k)
     own = max(1, steps_over(blocks, target.multiprocessors))
     if is_warp_specialized:
-        read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
-        computed = _warp_specialized_cycles(tiles, steps, own, target)
+        read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / (_MEMORY_BYTES * speed.memory)
+        computed = _warp_specialized_cycles(tiles, steps, own, target, speed)
         overlapped = max(computed, read) + min(computed, read) / _HIDDEN
         return _SPECIALIZED_START + overlapped + sum_cycles(extents, split_k)
     if tiling.tiles in SIMT_TILES:
         return simt_cycles(extents, tiling, target)
     resident = min(own, _resident(tiles, target))
-    bytes_a_cycle, least = (_SINGLE_BYTES, _SINGLE_STEP) if tiles in UNALIGNED_TILES else (_BYTES, _STEP)
-    moved = (tiles.m + tiles.n) * tiles.k * 2 / bytes_a_cycle
-    products = _GROUP_PRODUCTS if tiles in GROUP_TILES else _PRODUCTS
-    step = max(tiles.m * tiles.n * tiles.k / products, moved) * resident
+    kind = (tiles.m, tiles.n, tiles.k, tiles.warps)
+    bytes_a_cycle, step_alone = (_SINGLE_BYTES, _SINGLE_STEP) if kind in _UNALIGNED else (_BYTES, _STEP)
+    least = max(step_alone, _DELAY / tiles.stages)
+    moved = (tiles.m + tiles.n) * tiles.k * 2 / (bytes_a_cycle * speed.cache)
+    products = _GROUP_PRODUCTS if kind in _GROUPS else _PRODUCTS
+    step = max(tiles.m * tiles.n * tiles.k / (products * speed.products), moved) * resident
     return START + steps_over(own, resident) * (steps * max(step, least) + START) + sum_cycles(extents, split_k)
 
 
-def _warp_specialized_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget) -> float:
+def _warp_specialized_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget, speed: Speed) -> float:
     """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel."""
     loaded = (tiles.m + tiles.n) * tiles.k * 2
     resident = min(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
-    alone = max(_SPECIALIZED_STEP, _SPECIALIZED_DELAY / tiles.stages)
-    multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / _SPECIALIZED_PRODUCTS
-    step = max(alone / resident, loaded / _SPECIALIZED_BYTES, multiplied)
+    alone = max(_SPECIALIZED_STEP, _DELAY / tiles.stages)
+    multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / (_SPECIALIZED_PRODUCTS * speed.products)
+    step = max(alone / resident, loaded / (_SPECIALIZED_BYTES * speed.cache), multiplied)
     return own * steps * step + steps_over(own, resident) * _SPECIALIZED_END
+
+
+def streaming_cycles(extents: Extents, speed: Speed) -> float:
+    """How long it takes by the model to read the operands once, which is all that a GEMV waits for."""
+    return START + extents.nbytes * extents.batch * (extents.n + extents.m) * extents.k / (_MEMORY_BYTES * speed.memory)
 
 
 def copy_cycles(nbytes: int) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from hidet import dtypes
 from hidet.context import CompileContext
+from hidet.gpu.schedules.cost import simt_seconds
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
 from hidet.gpu.schedules.product import Product, likely
@@ -22,6 +23,7 @@ from hidet.gpu.schedules.tiling import (
 )
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Var
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.space import Space
 from hidet.schedule.task import Task
@@ -57,6 +59,13 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
         """What a model of the device's blocks finds fastest."""
         extents, target = extents_of(match.data), gpu_target(ctx.target)
         return fastest_tiling(extents, simt_tiles(match.data), lambda tiling: simt_cycles(extents, tiling, target))
+
+    def predict(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> float | None:
+        """By the model of the device's blocks."""
+        constants, product = known_constants(ctx), match.data
+        if constants is None:
+            return None
+        return simt_seconds(extents_of(product), params, gpu_target(ctx.target), constants, product.total.dtype)
 
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best split-k."""

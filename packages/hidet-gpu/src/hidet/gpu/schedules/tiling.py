@@ -113,20 +113,21 @@ def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tilin
                 yield Tiling(tiles, split_k)
 
 
-def simt_cycles(extents: Extents, tiling: Tiling, target: GpuTarget) -> float:
-    """How long a product without matrix units takes by the model."""
+def simt_cycles(extents: Extents, tiling: Tiling, target: GpuTarget, speed: float = 1.0) -> float:
+    """How long a product without matrix units takes by the model. speed: multiplications of a multiprocessor beside
+    those of the H100 of the model, cycle by cycle."""
     tiles, split_k = tiling.tiles, tiling.split_k
     blocks = extents.batch * steps_over(extents.m, tiles.m) * steps_over(extents.n, tiles.n) * split_k
     steps = steps_over(steps_over(extents.k, tiles.k), split_k)
     own = max(1, steps_over(blocks, target.multiprocessors))
-    return START + _tile_cycles(tiles, steps, own, extents.nbytes) + sum_cycles(extents, split_k)
+    return START + _tile_cycles(tiles, steps, own, extents.nbytes, speed) + sum_cycles(extents, split_k)
 
 
-def _tile_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int) -> float:
+def _tile_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int, speed: float) -> float:
     """How long a multiprocessor takes for `own` tiles without matrix units."""
     warps = tiles.warps[0] * tiles.warps[1]
     resident = min(own, max(1, _PLAIN_WARPS * 4 // nbytes // warps))
-    rate = min(_PLAIN_PRODUCTS, _WARP_PRODUCTS * warps * resident)
+    rate = speed * min(_PLAIN_PRODUCTS, _WARP_PRODUCTS * warps * resident)
     step = max(tiles.m * tiles.n * tiles.k * nbytes / 4 / rate, _PLAIN_STEP / resident)
     return own * steps * step + steps_over(own, resident) * START
 
