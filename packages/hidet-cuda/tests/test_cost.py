@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -122,3 +123,68 @@ def test_the_model_of_products_is_that_of_an_h100() -> None:
     assert (speed.products, speed.cache, speed.memory) == pytest.approx((1.0, 1.0, 1.0))
     a100 = published_constants(80, 108, 0)
     assert cost_product.speed_of(a100, a100, "float16").memory < 0.7
+
+
+ROWS = """
+graph g(%x: f16[{rows}, {length}]@cuda:0):
+  %0: f16[{rows}, {length}]@cuda:0 = softmax(%x, axis=1)
+  return %0
+"""
+
+
+def attention(type_: str) -> str:
+    return f"graph g(%q: {type_}, %k: {type_}, %v: {type_}):\n  %0: {type_} = attention(%q, %k, %v)\n  return %0\n"
+
+
+OTHERS = {
+    "softmax": (ROWS.format(rows=64, length=512), ROWS.format(rows=8192, length=4096)),
+    "elementwise": tuple(
+        f"graph g(%x: f32[{n}, {n}]@cuda:0):\n  %0: f32[{n}, {n}]@cuda:0 = exp(%x)\n  return %0\n" for n in (64, 8192)
+    ),
+    "transpose": tuple(
+        f"graph g(%x: f16[{n}, {n}]@cuda:0):\n  %t: f16[{n}, {n}]{{1, {n}}}@cuda:0 = transpose(%x, perm=[1, 0])\n"
+        f"  %0: f16[{n}, {n}]@cuda:0 = exp(%t)\n  return %0\n"
+        for n in (64, 8192)
+    ),
+    "sum": tuple(
+        f"graph g(%x: f32[{n}, {n}]@cuda:0):\n  %0: f32[{n}]@cuda:0 = sum(%x, axes=[1])\n  return %0\n"
+        for n in (64, 8192)
+    ),
+    "cumsum": tuple(
+        f"graph g(%x: f32[{n}, {n}]@cuda:0):\n  %0: f32[{n}, {n}]@cuda:0 = cumsum(%x, axis=1)\n  return %0\n"
+        for n in (64, 8192)
+    ),
+    "depthwise": tuple(
+        f"graph g(%x: f16[{n}, 96, 56, 56]@cuda:0, %w: f16[96, 1, 3, 3]@cuda:0):\n"
+        f"  %0: f16[{n}, 96, 56, 56]@cuda:0 = conv(%x, %w, padding=1, groups=96)\n  return %0\n"
+        for n in (1, 256)
+    ),
+    "attention": tuple(attention(f"f16[{n}, 12, 512, 64]@cuda:0") for n in (1, 64)),
+    "attention_simt": tuple(attention(f"f32[{n}, 12, 512, 64]@cuda:0") for n in (1, 64)),
+}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_point_has_a_prediction_that_grows_with_the_work_and_is_no_faster_than_memory(name, arch) -> None:
+    ctx = make_context(f"cuda:{arch}")
+    small, large = (claim_of(text, ctx) for text in OTHERS[name])
+    task = large.match.task
+    nbytes = sum(math.prod(t.type.shape) * t.type.dtype.nbytes for t in (*task.inputs, *task.outputs))
+    fastest = nbytes / (3350e9 if arch == "sm_90a" else 1555e9)
+    for claim, least, most in ((small, 1e-6, 3e-3), (large, fastest, 1.0)):
+        space = space_of(claim.rule, claim.match, ctx)
+        found = [predicted(claim.rule, claim.match, params, ctx) for params in space]
+        assert found and all(seconds is not None and least < seconds < most for seconds in found)
+    of_defaults = [predicted(c.rule, c.match, c.rule.default(c.match, ctx), ctx) for c in (small, large)]
+    assert of_defaults[0] is not None and of_defaults[1] is not None and of_defaults[1] > 2 * of_defaults[0]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_defaults_are_not_expected_to_be_far_from_the_best(name) -> None:
+    ctx = make_context("cuda:sm_90a")
+    claim = claim_of(OTHERS[name][1], ctx)
+    space = space_of(claim.rule, claim.match, ctx)
+    found = [predicted(claim.rule, claim.match, params, ctx) or 0.0 for params in space]
+    default = predicted(claim.rule, claim.match, claim.rule.default(claim.match, ctx), ctx)
+    assert default is not None and default < 1.5 * min(found)

@@ -11,7 +11,7 @@ _LATENCY_CYCLES = 4
 _SHARED_BYTES_PER_CYCLE = 128
 _L2_BYTES_PER_CYCLE = 64
 """Of a multiprocessor that reads alone; all together get `_Sheet.cache`."""
-_LAUNCH, _BLOCK = 2.5e-6, 0.3e-6
+_LAUNCH, _BLOCK = 2.5e-6, 50e-9
 _MEMORY_LATENCY_CYCLES = 800
 
 

@@ -22,6 +22,7 @@ from hidet.cuda.schedules.attention_plan import Plan, choose_plan, simt_blocks, 
 from hidet.cuda.schedules.attention_simt import Rows, SimtTiles, simt_attention
 from hidet.cuda.schedules.attention_space import attention_space
 from hidet.cuda.schedules.attention_tiles import tensor_core_launches
+from hidet.cuda.schedules.cost_attention import attention_seconds
 from hidet.errors import ScheduleError
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.tensors import Computed, GTensor
@@ -31,6 +32,7 @@ from hidet.ir.expr import Bitcast, Expr
 from hidet.ir.func import Function
 from hidet.ir.stmt import If, Launch
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Space
 from hidet.schedule.task import Task
@@ -62,6 +64,15 @@ class AttentionRule(ScheduleRule[AttentionProblem, Plan | SimtTiles]):
         """Large tiles, as long as there are enough to keep the device busy."""
         problem, target = match.data, gpu_target(ctx.target)
         return choose_plan(problem, target) if suits_tensor_cores(problem) else simt_tiles(problem, target)
+
+    def predict(
+        self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext
+    ) -> float | None:
+        """By the model of `cost_attention`."""
+        constants = known_constants(ctx)
+        if constants is None:
+            return None
+        return attention_seconds(match.data, params, gpu_target(ctx.target), constants)
 
     def build(self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext) -> Program:
         """A kernel for tensor cores where they can be used, and one for everything else."""

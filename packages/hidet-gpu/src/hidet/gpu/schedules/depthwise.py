@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hidet.context import CompileContext
+from hidet.gpu.schedules.cost_streams import depthwise_seconds
 from hidet.gpu.schedules.depthwise_kernel import DepthwiseKernel
 from hidet.gpu.schedules.depthwise_plan import Depthwise, depthwise_of, run_of
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir.visit import accesses
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
@@ -40,6 +42,13 @@ class DepthwiseRule(ScheduleRule[Depthwise, Tile]):
     def default(self, match: Match[Depthwise], ctx: CompileContext) -> Tile:
         """As large a tile as keeps the device busy."""
         return Tile(match.data.pixels, match.data.rows)
+
+    def predict(self, match: Match[Depthwise], params: Tile, ctx: CompileContext) -> float | None:
+        """By the model of `cost_streams`."""
+        constants, target = known_constants(ctx), gpu_target(ctx.target)
+        if constants is None:
+            return None
+        return depthwise_seconds(match.task, match.data, params.pixels, params.rows, target, constants)
 
     def build(self, match: Match[Depthwise], params: Tile, ctx: CompileContext) -> Program:
         """A kernel for aligned addresses, and one of a channel a thread."""

@@ -14,6 +14,7 @@ from math import prod
 
 from hidet.compute.definition import Compute
 from hidet.context import CompileContext
+from hidet.gpu.schedules.cost_streams import pointwise_seconds, transposed_seconds
 from hidet.gpu.schedules.counts import Counts
 from hidet.gpu.schedules.exchange import WARP
 from hidet.gpu.schedules.occupancy import per_device
@@ -31,6 +32,7 @@ from hidet.ir.expr import Reduce
 from hidet.ir.visit import walk
 from hidet.schedule.affine import as_dim
 from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
@@ -78,6 +80,16 @@ class PointwiseRule(ScheduleRule[Sequence[Pointwise], PointwiseShare]):
         """As many elements as 16 bytes have, as far as there is work for the device."""
         return PointwiseShare(Counts(tuple(pointwise.lanes for pointwise in match.data)))
 
+    def predict(
+        self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext
+    ) -> float | None:
+        """By the model of `cost_streams`."""
+        constants = known_constants(ctx)
+        if constants is None:
+            return None
+        outputs = list(zip(match.data, params.elements.each, strict=True))
+        return pointwise_seconds(match.task, outputs, params.threads, gpu_target(ctx.target), constants)
+
     def build(self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext) -> Program:
         """For each output a kernel of 16 bytes and one of an element a thread."""
         builder = ProgramBuilder(match.task)
@@ -119,6 +131,15 @@ class ElementwiseRule(PointwiseRule):
                 Constraint("elements and threads are of blocks without a tile", is_of_tile),
             ),
         )
+
+    def predict(
+        self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext
+    ) -> float | None:
+        """As of other rules, or of blocks that write through a tile."""
+        constants = known_constants(ctx)
+        if constants is None or any(transposed_of(match.task, pointwise) is None for pointwise in match.data):
+            return super().predict(match, params, ctx)
+        return transposed_seconds(match.task, params.tile_warps, gpu_target(ctx.target), constants)
 
     def build(self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext) -> Program:
         """Through a tile, or as other rules do."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
 from hidet.context import CompileContext
+from hidet.gpu.schedules.cost_streams import reduce_seconds
 from hidet.gpu.schedules.counts import Counts
 from hidet.gpu.schedules.exchange import WARP, block_number, has_warps, reduce_lanes, reduce_warps, thread_in_block
 from hidet.gpu.schedules.items import decode_item
@@ -26,6 +27,7 @@ from hidet.ir.func import Function
 from hidet.ir.stmt import If, Launch, Stmt
 from hidet.ir.visit import accesses, has_reduce, walk
 from hidet.schedule.affine import affine_offset, as_dim
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.fallback import Items, NestBuilder
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.rule import Match, Program, ScheduleRule
@@ -96,6 +98,14 @@ class ReduceRule(ScheduleRule[None, ReduceShare]):
         """A warp an element, or a block where elements are few and long."""
         target = gpu_target(ctx.target)
         return ReduceShare(Counts(tuple(lanes_for(match.task, stage, target) for stage in _stages(match.task))))
+
+    def predict(self, match: Match[None], params: ReduceShare, ctx: CompileContext) -> float | None:
+        """By the model of `cost_streams`."""
+        constants = known_constants(ctx)
+        if constants is None:
+            return None
+        stages = list(zip(_stages(match.task), params.lanes.each, strict=True))
+        return reduce_seconds(match.task, stages, params.threads, gpu_target(ctx.target), constants)
 
     def build(self, match: Match[None], params: ReduceShare, ctx: CompileContext) -> Program:
         """One kernel a stage."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.context import CompileContext
+from hidet.gpu.schedules.cost_streams import row_seconds
 from hidet.gpu.schedules.exchange import has_warps
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_kernel import launch_rows
@@ -18,6 +19,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If, Stmt
 from hidet.schedule.cost import extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rows import Rework, Statistic, row_program
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Constraint, Knob, Space
@@ -109,6 +111,15 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
         kept, again = match.data.kept, match.data.again
         threads = kept.threads if kept.copies else again.threads
         return RowShare(threads, kept.lanes, kept.copies > 0, parts_of(again if kept.copies == 0 else kept))
+
+    def predict(self, match: Match[_Rows], params: RowShare, ctx: CompileContext) -> float | None:
+        """By the model of `cost_streams`."""
+        constants, rows = known_constants(ctx), match.data
+        if constants is None:
+            return None
+        dealt = _dealt_out(rows, params)
+        layout = dealt.kept if params.is_kept else dealt.again
+        return row_seconds(match.task, layout, params.is_kept, params.parts, rows.kept.target, constants)
 
     def build(self, match: Match[_Rows], params: RowShare, ctx: CompileContext) -> Program:
         """One kernel for rows of a known length; several for few long ones."""

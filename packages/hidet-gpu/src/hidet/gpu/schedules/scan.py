@@ -20,6 +20,7 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.context import CompileContext
 from hidet.dims import Dim
+from hidet.gpu.schedules.cost_streams import scan_seconds
 from hidet.gpu.schedules.exchange import WARP, block_number, has_warps, thread_in_block
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.pointwise_kernel import digits, word_for
@@ -34,6 +35,7 @@ from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
 from hidet.schedule.affine import affine_offset
 from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.scans import ScanOutput, ScanProgram, scan_program
@@ -104,6 +106,13 @@ class ScanRule(ScheduleRule[ScanProgram, ScanShare]):
         """By sizes, symbolic ones as their hints say."""
         strides = {tensor.operand: tensor.type.element_strides for tensor in match.task.inputs}
         return _share(match.data, strides, gpu_target(ctx.target))
+
+    def predict(self, match: Match[ScanProgram], params: ScanShare, ctx: CompileContext) -> float | None:
+        """By the model of `cost_streams`."""
+        constants, target = known_constants(ctx), gpu_target(ctx.target)
+        if constants is None:
+            return None
+        return scan_seconds(match.task, match.data, params.chunks, params.parts, target, constants)
 
     def build(self, match: Match[ScanProgram], params: ScanShare, ctx: CompileContext) -> Program:
         """One kernel, or three where rows are cut into parts."""
