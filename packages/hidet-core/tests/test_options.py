@@ -51,9 +51,10 @@ def test_tuning_is_asked_for_by_budget_space_or_mode(given, level, seconds) -> N
     assert (options.search_level, options.tune and options.tune.seconds) == (level, seconds)
 
 
-def test_only_a_mode_implies_tuning_without_naming_it() -> None:
+def test_modes_and_spaces_imply_a_budget_that_nobody_named() -> None:
     assert options_from({"mode": "max-autotune"}).with_budget().tune.is_implied
-    assert not options_from({"search_space": 1}).with_budget().tune.is_implied
+    assert options_from({"search_space": 1}).with_budget().tune.is_implied
+    assert not options_from({"search_space": 1, "tune": "60s"}).with_budget().tune.is_implied
 
 
 @pytest.mark.parametrize("given", [3, -1, "2", True, 1.5])

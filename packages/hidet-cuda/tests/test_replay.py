@@ -49,7 +49,7 @@ def graph_on(fake: FakeDriver, text: str = CHAIN, mode: Mode = "default") -> Com
 
     fake.on_launch = run
     registry = load_registry()
-    options, cache = Options(cache=False, mode=mode), open_cache(enabled=False)
+    options, cache = Options(cache=False, mode=mode, search_space=0), open_cache(enabled=False)
     ctx = CompileContext(target=CudaTarget("sm_80"), registry=registry, options=options, cache=cache)
     return compile_graph(parse_graph(textwrap.dedent(text), registry.operators), ctx)
 

@@ -20,7 +20,7 @@ class Budget:
     """Seconds of wall-clock time. Graphs that are compiled one after the other share a budget by being given the same
     one: what the first leaves is the next one's.
 
-    seconds: in all. is_implied: whether nobody named tuning, so that nothing is wrong where no plug-in tunes.
+    seconds: in all. is_implied: whether nobody named a budget, so that nothing is wrong where no plug-in tunes.
     """
 
     def __init__(self, seconds: float, is_implied: bool = False) -> None:

@@ -32,7 +32,7 @@ class Options:
     tune: measure schedules for so long, before the model is compiled with the fastest: seconds, or text such as "60s".
         OptionError where hidet-tune is not installed. None: only where mode or search_space say so.
     search_space: how many of the parameters of a schedule are measured: 0 none, 1 those that a cost model ranks first,
-        2 all. None is 1 where tuning is asked for by `tune` or mode, and 0 elsewhere; 1 and 2 ask for it.
+        2 all. None is 1 where tuning is asked for by `tune` or mode, and 0 elsewhere; 1 and 2 ask for it as modes do.
     strict: refuse a model with operators that would run in the frontend's framework.
     freeze: parameters never change again: bake them in and release what only they needed.
     eager_random: random operators give the same numbers as eager execution, by running there.
@@ -108,7 +108,7 @@ class Options:
         """These options with `tune` as a budget where they ask for tuning in whatever way, None where they do not."""
         if self.search_level == 0:
             return self if self.tune is None else replace(self, tune=None)
-        return self if self.tune is not None else replace(self, tune=Budget(DEFAULT_SECONDS, self.search_space is None))
+        return self if self.tune is not None else replace(self, tune=Budget(DEFAULT_SECONDS, is_implied=True))
 
     def updated(self, given: Mapping[str, Any]) -> Options:
         """These options with some replaced; OptionError names an unknown one and the nearest valid name.

@@ -275,6 +275,9 @@ def test_where_nobody_tunes_the_wheel_is_named_that_does() -> None:
     with pytest.warns(PluginWarning, match=r"mode 'max-autotune' measures no .*\s+hint: pip install hidet-tune"):
         options = Options(mode="max-autotune").with_budget()
         assert registry.tune_graph("graph", SimpleNamespace(options=options), None) is None
+    with pytest.warns(PluginWarning, match="option search_space measures no schedules"):
+        options = Options(search_space=2).with_budget()
+        assert registry.tune_graph("graph", SimpleNamespace(options=options), None) is None
 
 
 def test_a_chosen_schedule_may_have_other_parameters(install_plugin) -> None:

@@ -6,7 +6,7 @@ With HIDET_DUMP=directory, what each step makes is written as text.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,6 +76,29 @@ class ImportedModel:
     graph: Graph
     ctx: CompileContext
     signature: Signature | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledPart:
+    """A graph of a model that a framework has compiled through hidet. replace: has another compiled form of it run from
+    the next call on."""
+
+    imported: ImportedModel
+    replace: Callable[[CompiledGraph], None]
+
+
+def compiled_parts(
+    model: Any, example_inputs: Sequence[Any] | Mapping[str, Any] | None = None
+) -> Sequence[CompiledPart] | None:
+    """The graphs of a model that a framework has compiled through hidet, such as what torch.compile returns; None for
+    any other model.
+
+    example_inputs: what it is called with where it was not called before. ImportFailed where no front-end knows it.
+    """
+    if isinstance(model, Graph):
+        return None
+    parts: Sequence[CompiledPart] | None = load_registry().frontend_for(model).parts_of(model, example_inputs)
+    return parts
 
 
 def import_model(

@@ -9,7 +9,7 @@ from hidet.compiler.clock import Clock
 from hidet.compiler.lowering import LoweredGraph
 from hidet.context import CompileContext
 from hidet.graph.graph import Graph, Value
-from hidet.host.report import count_nodes, program_uses
+from hidet.host.report import chosen_parameters, count_nodes, program_uses
 from hidet.runtime.compiled import CompileReport
 
 
@@ -35,6 +35,7 @@ def report_on(
             for kind in ("injective", "template")
         },
         uses=program_uses(lowered.main, ctx.registry),
+        chosen=chosen_parameters(parts),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,12 @@ def program_uses(parts: Iterable[ScheduledGraph], registry: Registry) -> tuple[P
         ProgramUse(symbol, rule, tuple(tasks[symbol]), str(registry.owners["schedules", rule]))
         for symbol, rule in rules.items()
     )
+
+
+def chosen_parameters(parts: Iterable[ScheduledGraph]) -> dict[str, int]:
+    """How many tasks have parameters that a plug-in chose, by the reason that it gave."""
+    steps = (step for part in parts for step in part.steps if isinstance(step, ScheduledTask))
+    return dict(Counter(step.decision.reason for step in steps if step.decision.is_chosen))
 
 
 def fallback_anchors(parts: Iterable[ScheduledGraph]) -> list[Task]:

@@ -295,13 +295,14 @@ class Registry:
         """The graph as a plug-in has compiled it after measuring schedules; None where none does.
 
         The HidetErrors of the plug-in, which the user's options or model are the reason of. OptionError where no
-        plug-in tunes although it was asked for by name, and a PluginWarning where a mode means it.
+        plug-in tunes although a budget was named, and a PluginWarning where a mode or search_space means it.
         """
         callbacks, budget = self.callbacks["hidet_tune_graph"], cast("Budget", ctx.options.tune)
         if not callbacks:
             hint = f"pip install {wheels_of_modules()['tuning']}"
             if budget.is_implied:
-                message = f"mode {ctx.options.mode!r} measures no schedules: no plug-in that does is active"
+                asked = f"mode {ctx.options.mode!r}" if ctx.options.search_space is None else "option search_space"
+                message = f"{asked} measures no schedules: no plug-in that does is active"
                 warnings.warn(PluginWarning(message, hint=hint), stacklevel=2)
                 return None
             raise OptionError("tuning is asked for, and no plug-in that measures schedules is active", hint=hint)

@@ -303,6 +303,9 @@ class FrontendSpec(LoadedSpec):
     is set at this moment; they count where a user leaves an option None. None where the framework sets nothing.
     fixes_inputs: whether the import function also takes `shapes` and `values` by keyword: shapes, and elements, of
     inputs by name that the user fixes. It raises `ShapeNeeded` and `ValueNeeded` for those it cannot do without.
+    compiled: names a function of what the framework has compiled through hidet, such as what torch.compile returns, and
+    example inputs or None, which gives its `hidet.compiler.graphs.CompiledPart`s, and None for any other model. None
+    where the framework compiles nothing through hidet.
     peers: other systems that run such models, for `hidet bench`: by name a function of the model, its arrays by name
     and the number of threads, which gives a function without arguments that runs it once and returns its outputs.
     """
@@ -314,6 +317,7 @@ class FrontendSpec(LoadedSpec):
     settings: str | None = None
     dynamic_shapes: bool = False
     fixes_inputs: bool = False
+    compiled: str | None = None
     peers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -321,7 +325,7 @@ class FrontendSpec(LoadedSpec):
         if not callable(self.accepts):
             raise _refuse(self, "accepts", self.accepts, "a function from an object to bool")
         _check_names(self, "tensor_types", self.tensor_types, allow_any=False, allow_empty=True)
-        for name in ("adapter", "device", "settings"):
+        for name in ("adapter", "device", "settings", "compiled"):
             named = getattr(self, name)
             if named is not None and not _matches(_LOAD, named):
                 raise _refuse(self, name, named, "'package.module:attribute', or None")
@@ -344,6 +348,14 @@ class FrontendSpec(LoadedSpec):
         function: Any = _load(self, self.settings, lambda found: found)
         options: Mapping[str, Any] = function()
         return options
+
+    def parts_of(self, model: object, example_inputs: object) -> Any:
+        """The parts of a model that was compiled through hidet; None for any other. Raises PluginError when `compiled`
+        cannot be loaded."""
+        if self.compiled is None:
+            return None
+        function: Any = _load(self, self.compiled, lambda found: found)
+        return function(model, example_inputs)
 
     def resolve_peer(self, name: str) -> Any:
         """The function that `peers` names. Raises PluginError when it cannot be loaded."""

@@ -42,7 +42,8 @@ class CompileReport:
     kernel cache (cached_modules). seconds: time by phase ("graph", "build", "compile", "load"). notes: rules skipped
     and why. weight_bytes, prepared_bytes: parameters and constants as given, and what the prepare program keeps beside
     them; tensors of symbolic size are not counted. graph_nodes: nodes of the graph as it was given. build_seconds: CPU
-    time that each program took to build, by the kind of its task: "injective" or "template".
+    time that each program took to build, by the kind of its task: "injective" or "template". chosen: how many tasks
+    have parameters that a plug-in chose, by the reason that it gave.
     """
 
     nodes: NodeCounts
@@ -58,6 +59,7 @@ class CompileReport:
     graph_nodes: int = 0
     build_seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     uses: tuple[ProgramUse, ...] = ()
+    chosen: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return report_text(self)

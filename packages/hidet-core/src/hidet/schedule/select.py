@@ -30,11 +30,16 @@ Result = TypeVar("Result")
 @record
 class Decision:
     """Why a task has its program: the parameters that it was built by, what rules said that were asked, in order, and
-    in a few words why this rule and these parameters."""
+    in a few words why this rule and these parameters; is_chosen: whether a plug-in chose them."""
 
     params: object
     answers: tuple[Answer, ...]
     reason: str
+    is_chosen: bool = False
+
+
+CHOSEN = "a plug-in chose it (hidet_choose_schedule)"
+"""The reason for parameters whose plug-in gives none."""
 
 
 @record
@@ -98,7 +103,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
         symbol = f"{first[key].name}_{own.digest[:16]}"
         if symbol not in modules:
             modules[symbol], hashes[symbol] = _named(own.program.module, symbol), own.digest
-        decision = Decision(own.choice.params, answers[key], _reason(built[key], own))
+        decision = Decision(own.choice.params, answers[key], _reason(built[key], own), not own.is_default)
         chosen[key] = (own.choice.rule_name, replace(own.program, module=modules[symbol]), symbol, decision)
     steps = [
         step if isinstance(step, ForeignStep) else ScheduledTask(step, *chosen[step.key]) for step in task_graph.steps
@@ -114,7 +119,7 @@ def _reason(built: Built, used: Built) -> str:
         return "with parameters about as good as its own, because other tasks use their program"
     if built.is_default:
         return "the first rule that takes it"
-    return built.choice.reason or "a plug-in chose it (hidet_choose_schedule)"
+    return built.choice.reason or CHOSEN
 
 
 def _schedule(task: Task, ctx: CompileContext, first: Claim | None = None) -> tuple[Built, tuple[Answer, ...]]:
