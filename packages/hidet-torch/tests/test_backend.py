@@ -95,7 +95,8 @@ def test_options_that_are_no_mapping_are_refused(options: Any) -> None:
 
 def test_modes_are_understood() -> None:
     for mode in ("default", "reduce-overhead", "max-autotune"):
-        assert torch.equal(torch.compile(lambda x: x + 1, backend="hidet", mode=mode)(X), X + 1)
+        options = {"mode": mode, "search_space": 0}  # no test of what tuning does
+        assert torch.equal(torch.compile(lambda x: x + 1, backend="hidet", options=options)(X), X + 1)
 
 
 def test_an_unknown_mode_is_refused() -> None:

@@ -49,8 +49,10 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    made: Callable[..., Any] = torch.compile(function, backend=compile_fx, fullgraph=True, **options)
+def compiled(function: Callable[..., Any], mode: str = "default", **settings: Any) -> Callable[..., Any]:
+    # What tuning does is tested elsewhere.
+    options = {"mode": mode, "search_space": 0, **settings.pop("options", {})}
+    made: Callable[..., Any] = torch.compile(function, backend=compile_fx, fullgraph=True, options=options, **settings)
     return made
 
 

@@ -368,12 +368,13 @@ def test_commands_tune_a_file_and_show_what_was_kept(store, tmp_path) -> None:
     where = ["--store", store]
     page = tmp_path / "report.html"
     given = ["--budget", "3s", "--threads", "1", "--json", "--report", str(page)]
-    done = CliRunner().invoke(main, ["tune", "run", str(model), *given, *where])
+    done = CliRunner().invoke(main, ["tune", str(model), *given, *where])
     assert done.exit_code == 0, done.output
     (task,) = json.loads(done.stdout)["tasks"]
     assert (task["summary"], task["rule"]) == ("softmax(f32[64, 512])", "cpu.softmax")
     assert task["trials"] and task["flops"] > 0 and task["nbytes"] == 2 * 4 * 64 * 512
     assert "1 × softmax(f32[64, 512])" in page.read_text()
+    assert CliRunner().invoke(main, ["tune", "run", str(model), *where, *given]).exit_code == 0
     assert "1 choices in" in CliRunner().invoke(main, ["tune", "show", *where]).output
     lines = CliRunner().invoke(main, ["tune", "export", *where]).output
     assert CliRunner().invoke(main, ["tune", "clear", *where]).output.startswith("deleted 1 ")

@@ -39,6 +39,7 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             device="hidet.torch.export:device_of_module",
             settings="hidet.torch.export:settings_of_torch",
             dynamic_shapes=True,
+            compiled="hidet.torch.compiled_models:parts_of",
             peers={"eager": "hidet.torch.files:run_eager"},
             doc="torch.nn.Module, torch.export.ExportedProgram or a function of tensors, captured whole; "
             "a path ending in .pt2, which torch.export.save wrote",

@@ -15,6 +15,7 @@ from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.errors import OptionError
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
+from hidet.torch.compiled_models import ModelRecord, current_record, recording
 from hidet.torch.complex_parts import without_complex
 from hidet.torch.composites import KeepWhole
 from hidet.torch.config import compares_results, configured, prints_graphs
@@ -59,6 +60,13 @@ def compile_fx(
     if prints_graphs():
         print(gm.graph)
     target, given = chosen_target(options), torch_options(mode, options)
+    with recording() as record:
+        return _compile(gm, example_inputs, target, record.with_budget(given))
+
+
+def _compile(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], target: str | None, given: Options
+) -> Callable[..., Any]:
     foreign = foreign_classes(example_inputs)
     if foreign:
         return _run_in_torch(gm, foreign, given)
@@ -237,21 +245,24 @@ def compile_aten(
             with compat.real_tensors():
                 check(import_fx(gm, ctx, parameters=parameters, name=role))
         steady = sorted(parameters - set(mutated_inputs(gm)))
-        return FrozenRunner(steady, partial(_compile_imported, gm, ctx, role, check, frozenset()))
-    return _compile_imported(gm, ctx, role, check, parameters, {})
+        compile_bound = partial(_compile_imported, gm, ctx, role, current_record(), check, frozenset())
+        return FrozenRunner(steady, compile_bound)
+    return _compile_imported(gm, ctx, role, current_record(), check, parameters, {})
 
 
 def _compile_imported(
     gm: fx.GraphModule,
     ctx: CompileContext,
     role: Role,
+    record: ModelRecord,
     check: Callable[[ImportedGraph], None] | None,
     parameters: frozenset[int],
     bound: Mapping[int, torch.Tensor],
 ) -> Runner:
     if role != "inference":
         # What the forward pass leaves for the backward pass is large, and would be copied out of every replay.
-        ctx = replace(ctx, options=replace(ctx.options, mode="max-autotune-no-cudagraphs"))
+        level = ctx.options.search_level
+        ctx = replace(ctx, options=replace(ctx.options, mode="max-autotune-no-cudagraphs", search_space=level))
     with compat.real_tensors():
         imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound)
         if check is not None:
@@ -260,6 +271,7 @@ def _compile_imported(
             warnings.warn(fallback_warning(imported.eager), stacklevel=2)
         compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
     runner = Runner(imported, compiled)
+    record.add(runner, ctx)
     compat.count("graphs")
     compat.count("eager_nodes", len(imported.eager))
     report = runner.report()

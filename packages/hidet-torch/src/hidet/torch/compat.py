@@ -6,6 +6,7 @@ Checked against torch 2.11 and 2.13; a name that moves is to be followed here.
 from __future__ import annotations
 
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
@@ -79,6 +80,38 @@ _LIE_AT: Callable[..., bool] | None = getattr(torch._C, "_tensors_data_ptrs_at_i
 @cache
 def _numbers(count: int) -> list[int]:
     return list(range(count))
+
+
+def calling_wrapper() -> object | None:
+    """The object, one a model, through which `torch.compile` calls a backend now; None where it does not.
+
+    Nothing that a backend is given tells which model a graph is of.
+    """
+    frame = sys._getframe(1)
+    for _ in range(_NEAR):
+        found = frame.f_locals.get("self") if frame.f_code.co_name == "__call__" else None
+        if isinstance(found, torch._TorchCompileWrapper):
+            return found
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+_NEAR = 16
+"""Frames between torch.compile and a backend, at most."""
+
+
+def wrapper_of(model: object) -> object | None:
+    """The object as of `calling_wrapper` of a module that torch.compile has returned; None for anything else."""
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    if eval_frame is None or not isinstance(model, eval_frame.OptimizedModule):
+        return None
+    found = getattr(model.dynamo_ctx, "callback", None)
+    while found is not None and not isinstance(found, torch._TorchCompileWrapper):
+        # Before torch 2.13 another name.
+        found = getattr(found, "_torchdynamo_orig_backend", None) or getattr(found, "_torchdynamo_orig_callable", None)
+    return found
 
 
 def mark_boxed(function: object) -> None:

@@ -7,7 +7,6 @@ that say the same thing.
 from __future__ import annotations
 
 import os
-import warnings
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,16 +33,10 @@ class DynamoConfig:
     """Each method changes one setting and returns the object, so that calls can be chained."""
 
     def search_space(self, level: int = 2) -> DynamoConfig:
-        """1, 2: what mode "max-autotune" of torch.compile does. Schedules are chosen by a model of the machine whatever
-        the level is, which a UserWarning says."""
+        """1, 2: what mode "max-autotune" of torch.compile does, where so many parameters of each schedule are measured:
+        those that a cost model ranks first, or all."""
         if level not in (0, 1, 2):
             raise OptionError(f"search_space is 0, 1 or 2, got {level!r}")
-        if level:
-            warnings.warn(
-                f"search_space({level}) measures no schedules: a model of the machine chooses them. It is mode "
-                '"max-autotune" of torch.compile, which makes CUDA graphs of calls',
-                stacklevel=2,
-            )
         return self._set(space=level)
 
     def use_tensor_core(self, flag: bool = True) -> DynamoConfig:
@@ -107,8 +100,10 @@ def configured() -> dict[str, Any]:
     found: dict[str, Any] = {}
     if settings.space:
         found["mode"] = "max-autotune-no-cudagraphs" if settings.has_graphs is False else "max-autotune"
+        found["search_space"] = settings.space
     elif settings.has_graphs is not None:
         found["mode"] = "reduce-overhead" if settings.has_graphs else "max-autotune-no-cudagraphs"
+        found["search_space"] = 0
     if settings.tensor_core is not None:
         found |= dict.fromkeys(("tf32_products", "tf32_convolutions"), settings.tensor_core)
     if settings.dump is not None:

@@ -48,6 +48,15 @@ class Runner:
                 return self._run(args)
         return self._run(args)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether there is a compiled graph."""
+        return self._compiled is not None
+
+    def replace(self, compiled: CompiledGraph) -> None:
+        """Run another form of the same graph from the next call on."""
+        self._compiled = compiled
+
     def report(self) -> CompileReport | None:
         """What the compilation did; None where there was nothing to compile."""
         return None if self._compiled is None else self._compiled.report()

@@ -9,7 +9,10 @@ from hidet.plugins.specs import ExecutorSpec, OptionSpec, StrategySpec
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+    from hidet.graph.graph import Graph
     from hidet.plugins.specs import CommandTable
+    from hidet.runtime.compiled import CompiledGraph
+    from hidet.runtime.signature import Signature
     from hidet.schedule.rule import Choice
     from hidet.schedule.task import Task
 
@@ -72,3 +75,10 @@ def hidet_choose_schedule(
     from hidet.tuning.choose import choose
 
     return choose(task, candidates, ctx)
+
+
+def hidet_tune_graph(graph: Graph, ctx: CompileContext, signature: Signature | None) -> CompiledGraph | None:
+    """Options, or a mode, ask for measurements."""
+    from hidet.tuning.asked import tune_graph
+
+    return tune_graph(graph, ctx, signature)

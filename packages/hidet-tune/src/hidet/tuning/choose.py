@@ -33,7 +33,7 @@ def choose(task: Task, candidates: Sequence[Choice[Any, Any]], ctx: CompileConte
         return None
     for params in space_of(candidate.rule, candidate.match, ctx):
         if repr(params) == entry.params:
-            return replace(candidate, params=params)
+            return replace(candidate, params=params, reason=f"measured parameters from the store {path}")
     message = f"{path} has parameters {entry.params} for {task.summary}, which rule {entry.meaning.rule} does not offer"
     warnings.warn(PluginWarning(message, hint="the default ones are used; tune again"), stacklevel=2)
     return None

@@ -30,9 +30,17 @@ def _store(given: str) -> Store:
     return Store(path)
 
 
-@click.group("tune")
+class _RunFirst(click.Group):
+    """`hidet tune MODEL` is `hidet tune run MODEL`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_named = not args or args[0] in self.commands or args[0] in ctx.help_option_names
+        return super().parse_args(ctx, args if is_named else ["run", *args])
+
+
+@click.group("tune", cls=_RunFirst)
 def tune_group() -> None:
-    """Measure schedules of a model, and look into what was kept."""
+    """Measure schedules of a model (`hidet tune MODEL`), and look into what was kept."""
 
 
 @tune_group.command("run")
@@ -40,9 +48,16 @@ def tune_group() -> None:
 @click.option("--budget", default="60s", show_default=True, help='Time for all of it, as "90s" or "2m".')
 @shapes_option
 @values_option
-@click.option("--target", default="cpu", show_default=True, help="What to measure on.")
+@click.option("--target", default="auto", show_default=True, help="What to measure on.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; choices are for this number of them.")
 @store_option
+@click.option(
+    "--search-space",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="How many points are tried: 1 those that rules expect to be fast, 2 all.",
+)
 @click.option("--strategy", default="halving", show_default=True, help="How points are searched, by name.")
 @click.option("--executor", default="local", show_default=True, help="Where programs are measured, by name.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of HTML with all of it.")
@@ -55,6 +70,7 @@ def run(
     target: str,
     threads: int | None,
     store: str,
+    search_space: int,
     strategy: str,
     executor: str,
     report: Path | None,
@@ -66,7 +82,7 @@ def run(
             str(model),
             budget=budget,
             target=target,
-            options={"threads": threads},
+            options={"threads": threads, "search_space": search_space},
             shapes=parse_shapes(shapes),
             values=parse_values(values),
             store=store,

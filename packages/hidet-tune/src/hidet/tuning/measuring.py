@@ -35,6 +35,7 @@ class Measurer:
         self._answers: queue.Queue[str] = queue.Queue()
         self._reader: threading.Thread | None = None
         self._device = ""
+        self._compiles_ahead = False
         self._has_prepared = False
 
     def __enter__(self) -> Measurer:
@@ -52,6 +53,8 @@ class Measurer:
         """Say which programs are going to be measured next, so that they are compiled while others run, where that
         disturbs no measurement."""
         process = self._process or self._start()
+        if not self._compiles_ahead:
+            return
         self._has_prepared = True
         self._send(process, {"prepare": [asdict(program) for program in programs]})
 
@@ -126,7 +129,8 @@ class Measurer:
                 f"the process that measures schedules has not begun within {START_SECONDS:g} s",
                 hint="`python -m hidet.tuning.measuring_child` shows why: give it an empty line",
             )
-        self._device = json.loads(answer)["device"]
+        ready = json.loads(answer)
+        self._device, self._compiles_ahead = ready["device"], ready["compiles_ahead"]
         return process
 
     def _send(self, process: subprocess.Popen[str], message: dict[str, Any]) -> None:

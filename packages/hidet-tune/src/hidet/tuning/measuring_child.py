@@ -1,8 +1,8 @@
 """The process that runs programs which may crash or never end: lines of JSON in, lines of JSON out.
 
-The first line is `Settings`; the answer {"device": ...} says what measures. Then come {"prepare": [program, ...]},
-which is not answered, and {"trial": ...}, whose answer is {"outcome": ..., "is_last": ...}: is_last where the device
-is lost, and this process ends.
+The first line is `Settings`; the answer {"device": ..., "compiles_ahead": ...} says what measures, and whether it makes
+use of {"prepare": [program, ...]}, which is not answered. Then come those, and {"trial": ...}, whose answer is
+{"outcome": ..., "is_last": ...}: is_last where the device is lost, and this process ends.
 
 Started by `hidet.tuning.measuring`; ends when its input does.
 """
@@ -53,7 +53,8 @@ def serve(ctx: CompileContext, messages: Iterable[str], answers: IO[str]) -> Non
     loader = Loader(ctx, 0 if memory is None else max((os.cpu_count() or 1) - 1, 1))
     make_calls: MakeCalls = HostCalls if memory is None else partial(DeviceCalls, memory)
     runner = Runner(loader, make_calls)
-    _answer(answers, {"device": platform.processor() or platform.machine() if memory is None else memory.description})
+    device = platform.processor() or platform.machine() if memory is None else memory.description
+    _answer(answers, {"device": device, "compiles_ahead": memory is not None})
     for line in messages:
         message = json.loads(line)
         if "prepare" in message:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from hidet.runtime.compiled import CompiledGraph
-
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
@@ -90,7 +88,8 @@ class TaskReport:
 class TuneReport:
     """What became of tuning a model.
 
-    compiled: the model, compiled with the choices. store: the file that they are in. seconds: what it took.
+    compiled: the model, compiled with the choices: a `CompiledGraph`, or the model itself where torch.compile made it.
+    store: the file that they are in. seconds: what it took.
     default_seconds, tuned_seconds: of a call of the model before and after, measured in turns; None where no task
     changed, or tuning was interrupted. is_dropped: whether the choices made the whole model slower, and none is used.
     is_interrupted: whether Ctrl-C ended it early. budget: seconds that it might take. device: what measured, "" where
@@ -98,7 +97,7 @@ class TuneReport:
     measured; "" where it could be. unsaved: why the store could not keep what was found; "" where it has.
     """
 
-    compiled: CompiledGraph = field(repr=False)
+    compiled: Any = field(repr=False)
     tasks: tuple[TaskReport, ...]
     store: str
     seconds: float

@@ -52,11 +52,17 @@ class Part:
     imported: ImportedModel
     inputs: Sequence[Any] | Mapping[str, Any] | None = None
 
+    @property
+    def device(self) -> str:
+        """Where it runs."""
+        return self.imported.ctx.target.device
+
 
 class Session:
-    """Tunes the graphs of a model, all of one target, for `budget` seconds from `start` of `time.monotonic` on.
+    """Tunes the graphs of a model, all of one device, for `budget` seconds from now on.
 
-    level: how much of a space is tried. candidate_seconds: what a trial may take. progress: hears how far tasks are.
+    level: how much of a space is tried. candidate_seconds: what a trial may take. progress: hears how far tasks are;
+    None where nobody wants to know.
     OptionError for a machine that is not this one.
     """
 
@@ -64,25 +70,24 @@ class Session:
         self,
         parts: Sequence[Part],
         store: Store,
-        start: float,
         budget: float,
         *,
         strategy: Strategy,
         make_executor: MakeExecutor,
         level: SearchLevel,
         candidate_seconds: float,
-        progress: Observe,
+        progress: Observe | None = None,
     ) -> None:
-        self._parts = [_without_tuning(part) for part in parts]
+        self._parts = [_without_tuning(part, store) for part in parts]
         self._store = store
-        self._start = start
+        self._start = time.monotonic()
         self._budget = budget
-        self._end = start + budget
+        self._end = self._start + budget
         self._strategy = strategy
         self._make_executor = make_executor
         self._level = level
         self._candidate_seconds = candidate_seconds
-        self._progress = progress
+        self._progress = progress or _say_nothing
         self._reports: dict[TaskKey, TaskReport] = {}
         self._plan: dict[TaskKey, Subject | TaskReport] = {}
         self._found: list[Entry] = []
@@ -137,7 +142,8 @@ class Session:
         begin = time.monotonic()
         self._compile()
         before = self._compiled
-        if not subjects:
+        if not subjects or time.monotonic() >= self._end:
+            self._reports |= {each.task.key: each.report(note=_NO_TIME) for each in subjects}
             return
         compiling = time.monotonic() - begin
         runs = [self._run_of(part, compiled) for part, compiled in zip(self._parts, before, strict=True)]
@@ -199,8 +205,9 @@ class Session:
     def _tell(self, subject: Subject, progress: Progress) -> None:
         """How far the search of a task is."""
         tried = len({trial.params for trial in subject.trials})
-        facts = {"default_seconds": subject.seconds, "tried": tried, "points": len(subject.candidates)}
-        self._progress(replace(progress, task=replace(subject.report(), **facts)))
+        points = len(subject.candidates)
+        task = replace(subject.report(), default_seconds=subject.seconds, tried=tried, points=points)
+        self._progress(replace(progress, task=task))
 
     def _measure_default(self, subject: Subject, executor: Executor, end: float) -> None:
         """Learn how long a task takes with its default; a report where that cannot be."""
@@ -276,8 +283,8 @@ class Session:
                 arrays = _random_inputs(compiled)
                 call = partial(compiled.call_on_inputs, arrays if memory is None else list(map(memory.place, arrays)))
             call()
-        except HidetError as error:
-            self._facts["unmeasured"] = str(error.message)
+        except Exception as error:  # noqa: BLE001  # whatever keeps a graph from being called by itself
+            self._facts["unmeasured"] = error.message if isinstance(error, HidetError) else f"{error}"
             return None
         if memory is None:
             return call
@@ -285,10 +292,15 @@ class Session:
         return partial(_call, [call, memory.synchronize])
 
 
-def _without_tuning(part: Part) -> Part:
-    """The part, compiled at once where it is compiled."""
+def _say_nothing(progress: Progress) -> None:
+    return None
+
+
+def _without_tuning(part: Part, store: Store) -> Part:
+    """The part, compiled at once where it is compiled, with the choices of a store."""
     ctx = part.imported.ctx
-    ctx = replace(ctx, options=replace(ctx.options, tune=None, search_space=0))
+    options = replace(ctx.options, tune=None, search_space=0).updated({"tune.store": str(store.path)})
+    ctx = replace(ctx, options=options)
     return replace(part, imported=replace(part.imported, ctx=ctx))
 
 

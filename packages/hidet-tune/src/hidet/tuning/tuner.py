@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hidet.budget import Budget
-from hidet.compiler.graphs import import_model
+from hidet.compiler.graphs import compiled_parts, import_model
 from hidet.context import Options, options_from
 from hidet.dims import Dim
 from hidet.errors import OptionError
 from hidet.runtime.compiled import CompiledGraph
 from hidet.tuning.executor import MakeExecutor, executor_named
 from hidet.tuning.report import TuneReport
-from hidet.tuning.report_live import Observe, Progress
+from hidet.tuning.report_live import Observe
 from hidet.tuning.session import Part, Session
 from hidet.tuning.store import Store, store_path
 from hidet.tuning.strategy import Strategy, strategy_named
+
+STRATEGY, EXECUTOR = "halving", "local"
+"""What is taken where none is named."""
+
+CANDIDATE_SECONDS = 10.0
+"""What a trial may take, compilation and all, where nobody says otherwise."""
 
 
 def tune(
@@ -26,19 +33,22 @@ def tune(
     example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     budget: Budget | str | float = "60s",
     *,
-    target: str = "cpu",
+    target: str = "auto",
     options: Options | Mapping[str, Any] | None = None,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     values: Mapping[str, Any] | None = None,
     store: str = "",
-    strategy: Strategy | str = "halving",
-    executor: MakeExecutor | str = "local",
-    candidate_seconds: float = 10.0,
+    strategy: Strategy | str = STRATEGY,
+    executor: MakeExecutor | str = EXECUTOR,
+    candidate_seconds: float = CANDIDATE_SECONDS,
     progress: Observe | None = None,
 ) -> TuneReport:
     """Measure parameters of a model's schedules and keep the faster ones, which later compilations then take.
 
-    model, example_inputs, options, shapes, values: as `hidet.compile` takes them; the model is measured on the example
+    model: what `hidet.compile` takes, or what `torch.compile(module, backend="hidet")` has returned, whose graphs are
+    tuned together and replaced by the faster ones; target and options other than search_space are then those of before,
+    and example_inputs are for a model that was not called yet.
+    example_inputs, target, options, shapes, values: as `hidet.compile` takes them; the model is measured on the example
     inputs, random ones where there are none. Choices are for these sizes, this machine and this number of threads.
     budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again.
     store: its file; "" is the option tune.store, HIDET_TUNE_STORE, or a file beside the kernel cache.
@@ -49,8 +59,7 @@ def tune(
     Ctrl-C ends the search: what was found is kept, and the model is compiled with it.
     OptionError for a budget that cannot be read, and for the machine of somebody else.
     """
-    start = time.monotonic()
-    shared = Budget.of(budget)
+    start, shared = time.monotonic(), Budget.of(budget)
     if isinstance(model, CompiledGraph):
         raise OptionError(
             "a compiled graph does not hold the graph that it was made from, so it cannot be tuned",
@@ -58,32 +67,38 @@ def tune(
         )
     chosen = options_from(options)
     path = tuning_store(store or chosen.plugin_options.get("tune.store", ""))
-    imported = import_model(
-        model,
-        example_inputs,
-        target=target,
-        options=chosen.updated({"tune.store": str(path)}),
-        shapes=shapes,
-        values=values,
-    )
-    registry = imported.ctx.registry
-    session = Session(
-        [Part(imported, example_inputs)],
-        Store(path),
-        start,
-        shared.left,
-        strategy=strategy_named(strategy, registry) if isinstance(strategy, str) else strategy,
-        make_executor=executor_named(executor, registry) if isinstance(executor, str) else executor,
-        level=1 if chosen.search_space is None else chosen.search_level,
-        candidate_seconds=candidate_seconds,
-        progress=progress or _say_nothing,
-    )
     with shared.spending():
-        return session.run()
-
-
-def _say_nothing(progress: Progress) -> None:
-    return None
+        compiled = compiled_parts(model, example_inputs)
+        if compiled is None:
+            imported = import_model(model, example_inputs, target=target, options=chosen, shapes=shapes, values=values)
+            parts = [Part(imported, example_inputs)]
+        else:
+            parts = [Part(each.imported) for each in compiled]
+    reports: list[TuneReport] = []
+    graphs: dict[Part, CompiledGraph] = {}
+    for device in dict.fromkeys(part.device for part in parts):
+        own = [part for part in parts if part.device == device]
+        registry = own[0].imported.ctx.registry
+        session = Session(
+            own,
+            Store(path),
+            shared.left,
+            strategy=strategy_named(strategy, registry) if isinstance(strategy, str) else strategy,
+            make_executor=executor_named(executor, registry) if isinstance(executor, str) else executor,
+            level=1 if chosen.search_space is None else chosen.search_level,
+            candidate_seconds=candidate_seconds,
+            progress=progress,
+        )
+        with shared.spending():
+            reports.append(session.run())
+        graphs |= zip(own, session.compiled, strict=True)
+    tasks = tuple(task for report in reports for task in report.tasks)
+    report = replace(reports[0], tasks=tasks, seconds=time.monotonic() - start)
+    if compiled is None:
+        return report
+    for each, part in zip(compiled, parts, strict=True):
+        each.replace(graphs[part])
+    return replace(report, compiled=model)
 
 
 def tuning_store(given: str) -> Path:
