@@ -242,6 +242,18 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def ray(session: nox.Session) -> None:
+    """Tuning on a Ray cluster of two nodes on this machine, one of which is lost."""
+    environment = Environment(session, ROOT / ".nox" / "ray")
+    environment.create()
+    environment.install(*group("build"), "pytest>=8.4", "ray>=2.40")
+    wheels = ("hidet-core", "hidet-script", "hidet-cpu", "hidet-tune")
+    editables = [argument for package in wheels for argument in ("--editable", f"packages/{package}")]
+    environment.install("--no-build-isolation", *editables)
+    run_pytest(session, environment, "packages/hidet-tune/tests/test_executor_ray.py")
+
+
+@nox.session(venv_backend="none", default=False)
 def conformance(session: nox.Session) -> None:
     """All of ONNX's own backend tests, from an empty cache; writes docs/onnx-coverage.md."""
     environment = development(session, "tests")

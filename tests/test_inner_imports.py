@@ -54,6 +54,7 @@ FIRST_USE: Mapping[str, set[str]] = {
 OPTIONAL: Mapping[str, set[str]] = {
     "onnx/bench.py": {"onnxruntime"},
     "onnx/decode_image.py": {"PIL.Image"},
+    "tuning/executor_ray.py": {"ray"},
     "tuning/strategy_learned.py": {"lightgbm"},
 }
 

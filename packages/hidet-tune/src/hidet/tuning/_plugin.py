@@ -65,6 +65,11 @@ def hidet_tuning_executors() -> Iterable[ExecutorSpec]:
     """The executors of hidet-tune."""
     return [
         ExecutorSpec(name="local", load="hidet.tuning.executor:LocalExecutor", doc="a process of this machine"),
+        ExecutorSpec(
+            name="ray",
+            load="hidet.tuning.executor_ray:RayExecutor",
+            doc="nodes of a Ray cluster; needs hidet-tune[ray]",
+        ),
     ]
 
 

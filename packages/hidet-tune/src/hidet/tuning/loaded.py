@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from hidet.compiler.binaries import compile_modules
 from hidet.context import CompileContext
 from hidet.host.units import CompileUnit
+from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.parser import parse_module
 from hidet.ir.structural import structural_hash
 from hidet.ir.table_entry import with_table_entries
@@ -38,7 +39,9 @@ class LoadedProgram:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Compiled:
+class CompiledProgram:
+    """Machine code, and the name of the function that takes a table."""
+
     binaries: list[Binary]
     entry: str
 
@@ -52,7 +55,7 @@ class Loader:
     def __init__(self, ctx: CompileContext, threads: int) -> None:
         self._ctx = ctx
         self._threads = ThreadPoolExecutor(threads) if threads else None
-        self._compiled: dict[str, Future[_Compiled]] = {}
+        self._compiled: dict[str, Future[CompiledProgram]] = {}
         self._rows = ctx.registry.intrinsic_rows()
 
     def prepare(self, programs: Iterable[ProgramText]) -> None:
@@ -89,10 +92,15 @@ class Loader:
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
 
-    def _compile(self, program: ProgramText) -> _Compiled:
-        module = parse_module(program.module, self._rows)
-        verify_module(module)
-        complete, entries = with_table_entries(module)
-        unit = CompileUnit(complete, structural_hash(complete), effort=3)
-        binaries, _ = compile_modules({complete.entry: unit}, self._ctx)
-        return _Compiled(binaries, entries[module.entry])
+    def _compile(self, program: ProgramText) -> CompiledProgram:
+        return compile_program(program, self._ctx, self._rows)
+
+
+def compile_program(program: ProgramText, ctx: CompileContext, rows: Mapping[str, Intrinsic]) -> CompiledProgram:
+    """Parse, verify and compile a program. rows: intrinsics by name. The errors of parser, verifier and target."""
+    module = parse_module(program.module, rows)
+    verify_module(module)
+    complete, entries = with_table_entries(module)
+    unit = CompileUnit(complete, structural_hash(complete), effort=3)
+    binaries, _ = compile_modules({complete.entry: unit}, ctx)
+    return CompiledProgram(binaries, entries[module.entry])

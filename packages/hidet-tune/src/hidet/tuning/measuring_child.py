@@ -35,8 +35,8 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     die_first()
     settings = Settings(**json.loads(sys.stdin.readline()))
-    # Code of candidates that nobody will use stays out of the kernel cache.
-    ctx = make_context(settings.target, {**settings.options, "threads": settings.threads, "cache": False})
+    # Code of candidates that nobody will use stays out of the user's kernel cache.
+    ctx = make_context(settings.target, {**settings.options, "threads": settings.threads, "cache": settings.cache})
     serve(ctx, sys.stdin, answers)
 
 

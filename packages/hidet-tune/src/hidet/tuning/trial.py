@@ -142,11 +142,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a measuring process compiles and runs programs. target: "cpu", or with the number of a device, "cuda:1"."""
+    """How a measuring process compiles and runs programs.
+
+    target: "cpu", or with the number of a device, "cuda:1". cache: whether code is looked for in the kernel cache, and
+    kept there.
+    """
 
     target: str
     threads: int
     options: Mapping[str, Any] = field(default_factory=dict)
+    cache: bool = False
 
 
 def settings_of(ctx: CompileContext, threads: int) -> Settings:
