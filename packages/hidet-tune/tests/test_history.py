@@ -15,7 +15,8 @@ from hidet.tuning.strategy import Measurement
 from hidet.tuning.strategy_history import History
 
 MEANING = Meaning("ab12", "f32[8]", "cpu", "rule", "1.0")
-FIRST, SECOND = Measurement((8, 8), {"m": 16, "unit": "mma"}, 0.5), Measurement((8, 8), {"m": 32, "unit": "fma"}, 1.5)
+FIRST = Measurement((8, 8), {"m": 16, "unit": "mma"}, 0.5, "Tile(16)")
+SECOND = Measurement((8, 8), {"m": 32, "unit": "fma"}, 1.5, "Tile(32)")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_the_last_measurement_of_a_point_counts(history) -> None:
 def test_the_oldest_measurements_are_forgotten(history, monkeypatch) -> None:
     monkeypatch.setattr(hidet.tuning.strategy_history, "MOST_ROWS", 3)
     for m in range(5):
-        history.add(MEANING, [replace(FIRST, knobs={"m": m})])
+        history.add(MEANING, [replace(FIRST, knobs={"m": m}, params=f"Tile({m})")])
     assert [each.knobs["m"] for each in history.known(MEANING)] == [2, 3, 4]
 
 
@@ -59,17 +60,27 @@ def test_a_store_without_measurements_has_none_and_choices_stay(history) -> None
 def test_rows_that_are_no_measurements_are_left_out(history) -> None:
     history.add(MEANING, [FIRST])
     with sqlite3.connect(history.path) as connection:
-        rule = (MEANING.arch, MEANING.rule, MEANING.version, "task")
-        for row in (
+        task = (MEANING.arch, MEANING.rule, MEANING.version, MEANING.task, MEANING.sizes)
+        rows = [
             ("[8]", "{", 1.0),
             ("8", "{}", 1.0),
             ("[8]", "[]", 1.0),
             ("[8]", '{"m": [1]}', 1.0),
             ("[8]", "{}", -1.0),
-        ):
-            connection.execute("INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?)", (*rule, *row))
+        ]
+        for number, row in enumerate(rows):
+            connection.execute(
+                "INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*task, str(number), *row)
+            )
     connection.close()
     assert history.known(MEANING) == [FIRST]
+
+
+def test_times_of_points_are_known_by_task_and_parameters(history) -> None:
+    other = replace(MEANING, sizes="f32[9]")
+    history.add(MEANING, [FIRST, SECOND])
+    history.add(other, [FIRST])
+    assert history.ratios() == {MEANING: {"Tile(16)": 0.5, "Tile(32)": 1.5}, other: {"Tile(16)": 0.5}}
 
 
 def test_clearing_the_store_forgets_measurements(history) -> None:

@@ -59,7 +59,10 @@ class TaskSearch:
         with suppress(CacheError):  # what was learned is a help, not a result
             learned = history.known(subject.meaning)
         best = strategy.search(Problem(points, sizes, learned, earlier), self.measure, self.has_time)
-        measured = [Measurement(sizes, points[place].knobs, self._ratio(place)) for place in self.found]
+        measured = [
+            Measurement(sizes, points[place].knobs, self._ratio(place), subject.candidates[place].text)
+            for place in self.found
+        ]
         with suppress(CacheError):
             history.add(subject.meaning, measured)
         self._finished = self.level if self.has_time() else 0

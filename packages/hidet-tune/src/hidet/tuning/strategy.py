@@ -43,12 +43,14 @@ class Point:
 class Measurement:
     """What an earlier search has found out about a point, on whatever sizes.
 
-    sizes: of its task, as `Problem.sizes` has them. ratio: the time of a call over the default's.
+    sizes: of its task, as `Problem.sizes` has them. ratio: the time of a call over the default's. params: the `repr` of
+    its parameters.
     """
 
     sizes: tuple[int, ...]
     knobs: Mapping[str, KnobValue]
     ratio: float
+    params: str = ""
 
 
 @dataclass(frozen=True, slots=True)
