@@ -13,9 +13,12 @@ from hidet.cli.inputs import parse_shapes, parse_values, shapes_option, values_o
 from hidet.cli.model import model_argument
 from hidet.cli.output import json_option, print_json
 from hidet.errors import OptionError
+from hidet.tuning.distil import distil as distilled
+from hidet.tuning.distil_pack import write_pack
 from hidet.tuning.report_html import report_html
 from hidet.tuning.report_live import LiveTable
 from hidet.tuning.store import Store, store_path
+from hidet.tuning.strategy_history import History
 from hidet.tuning.tuner import tune
 
 store_option = click.option(
@@ -141,3 +144,26 @@ def import_choices(file: IO[str], store: str) -> None:
     """Add the choices of FILE (- for stdin), which `hidet tune export` wrote; they replace those of the same tasks."""
     found = _store(store)
     click.echo(f"{found.import_lines(file)} choices are in {found.path} now")
+
+
+@tune_group.command()
+@click.argument("store", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
+@json_option
+def distil(store: Path, output: Path, as_json: bool) -> None:
+    """Write the project of a wheel that chooses as STORE does, by small decision trees over sizes.
+
+    The wheel is called as the folder is. Its decisions are Python to read, review and edit.
+    """
+    found = distilled(History(store))
+    write_pack(found, output)
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    for each in found:
+        click.echo(
+            f"{each.decision.rule} on {each.decision.tensors}: {each.reproduced} of {each.tasks} tasks as measured, "
+            f"{each.kept:.2f} of {each.gain:.2f} times as fast as by default, {each.loss:.1%} slower than the best "
+            f"({each.left_out:.1%} for tasks left out)"
+        )
+    click.echo(f"{len(found)} decisions in {output}: review them, then pip install {output}")
