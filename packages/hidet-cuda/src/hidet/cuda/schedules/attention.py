@@ -65,9 +65,7 @@ class AttentionRule(ScheduleRule[AttentionProblem, Plan | SimtTiles]):
         problem, target = match.data, gpu_target(ctx.target)
         return choose_plan(problem, target) if suits_tensor_cores(problem) else simt_tiles(problem, target)
 
-    def predict(
-        self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext
-    ) -> float | None:
+    def predict(self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext) -> float | None:
         """By the model of `cost_attention`."""
         constants = known_constants(ctx)
         if constants is None:

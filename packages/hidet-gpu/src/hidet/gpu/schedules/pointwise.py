@@ -80,9 +80,7 @@ class PointwiseRule(ScheduleRule[Sequence[Pointwise], PointwiseShare]):
         """As many elements as 16 bytes have, as far as there is work for the device."""
         return PointwiseShare(Counts(tuple(pointwise.lanes for pointwise in match.data)))
 
-    def predict(
-        self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext
-    ) -> float | None:
+    def predict(self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext) -> float | None:
         """By the model of `cost_streams`."""
         constants = known_constants(ctx)
         if constants is None:
@@ -132,9 +130,7 @@ class ElementwiseRule(PointwiseRule):
             ),
         )
 
-    def predict(
-        self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext
-    ) -> float | None:
+    def predict(self, match: Match[Sequence[Pointwise]], params: PointwiseShare, ctx: CompileContext) -> float | None:
         """As of other rules, or of blocks that write through a tile."""
         constants = known_constants(ctx)
         if constants is None or any(transposed_of(match.task, pointwise) is None for pointwise in match.data):
