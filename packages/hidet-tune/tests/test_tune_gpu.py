@@ -10,7 +10,12 @@ from hidet.errors import HidetWarning
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings(f"ignore::{HidetWarning.__module__}.HidetWarning")]
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not hidet.cuda.available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings(f"ignore::{HidetWarning.__module__}.HidetWarning"),
+]
 
 PRODUCT = """graph g(%a: f16[512, 1024], %b: f16[1024, 768]):
   %0: f16[512, 768] = matmul(%a, %b)
