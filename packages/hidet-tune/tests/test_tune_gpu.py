@@ -10,7 +10,6 @@ from hidet.errors import HidetWarning
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 
-
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not hidet.cuda.available(), reason="needs a CUDA device"),
