@@ -60,8 +60,8 @@ def product_space(product: Product, target: GpuTarget) -> Space[Tiling]:
         _tiling,
         (
             Constraint(f"shared memory holds the stages: {limit} bytes", lambda t: _shared_bytes(product, t) <= limit),
-            Constraint("a GEMV has no stages and is not split", lambda t: not _is_gemv(t) or t == Tiling(GEMV_TILES)),
             has_steps(extents_of(product)),
+            *([_GEMV] if is_gemv(product) else []),
         ),
     )
 
@@ -79,6 +79,11 @@ def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:
     for kernel, tiles in tables.items():
         found += [KernelTile(kernel, replace(with_bytes_along_k(each, nbytes), stages=0)) for each in tiles]
     return list(dict.fromkeys(found))
+
+
+_GEMV = Constraint[Tiling](
+    "a GEMV has no stages and is not split", lambda t: not _is_gemv(t) or t == Tiling(GEMV_TILES)
+)
 
 
 def _is_gemv(tiling: Tiling) -> bool:

@@ -12,4 +12,4 @@ class Counts:
     each: tuple[int, ...]
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self.each))
+        return "/".join(map(str, self.each))

@@ -34,7 +34,7 @@ class MatmulTiles:
     warps: tuple[int, int] = (2, 2)
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}, {self.stages} stages, {self.warps[0]}x{self.warps[1]} warps"
+        return f"{self.m}x{self.n}x{self.k} in {self.stages} stages by {self.warps[0]}x{self.warps[1]} warps"
 
     def leaves_registers(self, operand: RTile) -> bool:
         """Whether threads have registers for a tile of an epilogue operand during the products."""
