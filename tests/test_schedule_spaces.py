@@ -164,12 +164,16 @@ SMALL: dict[str, list[tuple[Row, str]]] = {
     "gpu.pool": [(Row("max_pool", [((1, 3, 7, 8),)], {"kernel": [3, 3]}), "f32")],
     "gpu.reduce": [(Row("softmax", [((3, 70),)], {"axis": 1}), "f32")],
     "gpu.reduce_products": [(Row("matmul", [((3, 40), (40, 5))], {}), "f32")],
+    "gpu.sort": [
+        (Row("sort", [((2, 300),)], {"axis": 1}), "f32"),
+        (Row("topk", [((2, 1300),)], {"axis": 1, "k": 50}), "f16"),
+    ],
     "gpu.scan": [
         (Row("cumsum", [((3, 300),)], {"axis": 1}), "f32"),
         (Row("cumsum", [((200, 40),)], {"axis": 0}), "i64"),
     ],
 }
-CHOICELESS = {"fallback", "gpu.sort", "gpu.scatter", "script"}
+CHOICELESS = {"fallback", "gpu.scatter", "script"}
 """Rules about whose programs nothing may be chosen."""
 
 

@@ -12,12 +12,13 @@ Only bits that differ are looked at (`Rows.order_bits`): bf16 takes two passes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import SUM, Routine, Scatter
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.digit_tile import BITS, THREADS, DigitTile, digit_of
 from hidet.gpu.schedules.exchange import WARP, barrier, block_number, sum_before, thread_in_block
@@ -37,9 +38,9 @@ _SCAN_THREADS = 128
 _SCAN_EACH = 4
 
 
-def most_in_tile(rows: Rows) -> int:
-    """Sort keys of the largest tile."""
-    return _TILE_BYTES // sum(dtype.nbytes for dtype in rows.parts)
+def most_in_tile(parts: Sequence[DType]) -> int:
+    """Sort keys of the largest tile. parts: types of the parts of one."""
+    return _TILE_BYTES // sum(dtype.nbytes for dtype in parts)
 
 
 def order_in_tile(
@@ -118,8 +119,8 @@ class RadixPasses:
 
     def __init__(self, nest: NestBuilder, stage: Routine | Scatter, rows: Rows) -> None:
         self.nest, self.stage, self.rows = nest, stage, rows
-        self.each = most_in_tile(rows) // THREADS
-        self.tiles = dims.ceildiv(rows.length, most_in_tile(rows))
+        self.each = most_in_tile(rows.parts) // THREADS
+        self.tiles = dims.ceildiv(rows.length, most_in_tile(rows.parts))
         self._counts = self._table("counts", THREADS * self.tiles)
         self._totals = self._table("totals", THREADS)
         self._added: dict[tuple[str, bool, bool], _PassKernel] = {}

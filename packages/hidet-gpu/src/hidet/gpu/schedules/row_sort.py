@@ -8,9 +8,12 @@ longer rows in order          by radix sort, a block a row or in passes over mem
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Literal
 
 from hidet.compute.definition import Routine, Scatter
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.gpu.schedules.exchange import block_number, has_warps, thread_in_block
 from hidet.gpu.schedules.row_radix import RadixPasses, most_in_tile, order_in_tile
 from hidet.gpu.schedules.row_select import MOST_SELECTED, write_selected
@@ -23,6 +26,9 @@ from hidet.ir.stmt import Declare
 from hidet.schedule.fallback import NestBuilder
 from hidet.target import GpuTarget
 
+Method = Literal["compare", "select", "radix in a block", "radix in memory"]
+_METHODS: tuple[Method, ...] = ("compare", "select", "radix in a block", "radix in memory")
+
 _SHORT = 1024
 """Sort keys of a row up to which it is ordered by comparing."""
 _MANY = 8
@@ -34,16 +40,41 @@ def can_order(target: GpuTarget) -> bool:
     return has_warps(target) and target.block_threads >= MOST // 2
 
 
-def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: Dim) -> None:
-    """Add the kernels that write the first sort keys of every row, in order, as results."""
-    length = rows.length if isinstance(rows.length, int) else sys.maxsize
-    fits = length <= most_in_tile(rows)
-    if length <= _SHORT:
-        _order_short(nest, stage, rows, length, None, wanted)
-    elif isinstance(wanted, int) and wanted <= MOST_SELECTED and not (fits and _MANY * wanted > length):
+def methods(length: Dim, wanted: Dim, parts: Sequence[DType]) -> tuple[Method, ...]:
+    """The ways in which the first `wanted` of `length` sort keys of these parts can be written in order."""
+    known = length if isinstance(length, int) else sys.maxsize
+    possible = {
+        "compare": known <= MOST,
+        "select": isinstance(wanted, int) and wanted <= MOST_SELECTED,
+        "radix in a block": known <= most_in_tile(parts),
+        "radix in memory": True,
+    }
+    return tuple(method for method in _METHODS if possible[method])
+
+
+def usual_method(length: Dim, wanted: Dim, parts: Sequence[DType]) -> Method:
+    """The fastest of them, by sizes."""
+    known = length if isinstance(length, int) else sys.maxsize
+    possible = methods(length, wanted, parts)
+    if known <= _SHORT:
+        return "compare"
+    fits = "radix in a block" in possible
+    if "select" in possible and isinstance(wanted, int) and not (fits and _MANY * wanted > known):
+        return "select"
+    return "radix in a block" if fits else "radix in memory"
+
+
+def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: Dim, method: Method) -> None:
+    """Add the kernels that write the first sort keys of every row, in order, as results; by one of `methods`."""
+    if method == "compare":
+        assert isinstance(rows.length, int)
+        _order_short(nest, stage, rows, rows.length, None, wanted)
+    elif method == "select":
+        assert isinstance(wanted, int)
         write_selected(nest, stage, rows, wanted)
-    elif fits:
-        order_in_tile(nest, stage, rows, length, None, wanted)
+    elif method == "radix in a block":
+        assert isinstance(rows.length, int)
+        order_in_tile(nest, stage, rows, rows.length, None, wanted)
     else:
         RadixPasses(nest, stage, rows).write_first(wanted)
 
@@ -53,7 +84,7 @@ def in_order(nest: NestBuilder, stage: Routine | Scatter, rows: Rows) -> SortKey
     length."""
     length = rows.length
     assert isinstance(length, int)
-    if length > most_in_tile(rows):
+    if length > most_in_tile(rows.parts):
         return RadixPasses(nest, stage, rows).in_order()
     total = rows.count * length
     target = SortKeys(tuple(nest.scratch(f"ordered{n}", dtype, total) for n, dtype in enumerate(rows.parts)), length)
