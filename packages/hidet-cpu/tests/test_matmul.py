@@ -7,10 +7,12 @@ import pytest
 
 from hidet import dims, dtypes
 from hidet.compiler.graphs import compile_graph
+from hidet.context import make_context
 from hidet.cpu.schedules.gemm_blocking import Extents, blocking_of, choose_item
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
 from hidet.graph import TensorType
+from hidet.testing import check_rule
 from hidet.testing.interpret import interpret
 
 SIZES = [(1, 1, 1), (2, 17, 5), (5, 64, 8), (7, 48, 33), (13, 100, 64), (131, 70, 12)]
@@ -130,6 +132,17 @@ def test_sizes_are_not_compiled_in() -> None:
     arrays = random_array(5, 64), random_array(128, 64), random_array(256, 128), random_array(64, 256)
     compiled = compile_graph(build(chain, arrays, parameters=(1, 2, 3)), context())
     assert compiled.report().kernels == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_gemv_of_as_many_rows_as_vectors_have_lanes_is_valid(rows: int) -> None:
+    """Four lanes, as f32 has in 128 bits."""
+    graph = f"""
+    graph g(%x: f32[{rows}, 512], %y: f32[70, 512]):
+      %0: f32[{rows}, 70] = linear(%x, %y)
+      return %0
+    """
+    check_rule(make_context("cpu").registry.schedules["cpu.matmul"], graph, "cpu:x86-64-v2", points=0, seeds=1)
 
 
 @pytest.mark.parametrize("size", [(1, 768, 768), (128, 3072, 768), (128, 768, 3072), (12544, 64, 147)])

@@ -202,8 +202,11 @@ def dot_function(shape: TileShape, height: int, element: DType, source: DType) -
         multiply(whole, leading_lanes(k, first + count - whole, lanes))
     sums = sum_lanes(k, [acc for line in accumulators for acc in line])
     for i in range(height):
-        part = build.shuffle(sums, sums, list(range(i * width, (i + 1) * width))) if height > 1 else sums
-        part = build.extract(part, 0) if width == 1 and height > 1 else part
+        part = sums
+        if width == 1 and height > 1:
+            part = build.extract(sums, i)
+        elif height > 1:
+            part = build.shuffle(sums, sums, list(range(i * width, (i + 1) * width)))
         at = build.index(i * shape.columns)
         with k.if_(first > 0):
             earlier = build.load(buffer, at, lanes=width) if width > 1 else build.load(buffer, at)
