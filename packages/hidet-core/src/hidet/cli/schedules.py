@@ -175,7 +175,9 @@ def _print_space(console: Console, examined: Examined, space: Space[Any], most: 
         console.print(Padding(Text(f"- {constraint.doc}"), _INDENT, expand=False))
     console.print(Padding(Text(f"default: {_point(examined.default)}"), _INDENT, expand=False))
     console.print(Padding(Text(f"why: {examined.why}"), _INDENT, expand=False))
-    ranked = [point for point in examined.points if point.seconds is not None][:most]
+    # Points without a prediction come last.
+    ranked = [(rank, point) for rank, point in enumerate(examined.points, 1) if point.seconds is not None]
+    ranked = [(rank, point) for rank, point in ranked if rank <= most or point is examined.default]
     if ranked:
         console.print(Padding(_ranking(_free(space.knobs), ranked, examined.default), _INDENT, expand=False))
 
@@ -185,13 +187,13 @@ def _free(knobs: Sequence[Knob]) -> list[Knob]:
     return [knob for knob in knobs if len(knob.values) > 1]
 
 
-def _ranking(knobs: Sequence[Knob], ranked: Sequence[Point], default: Point | None) -> Table:
-    """Points by what is predicted; * marks the default."""
+def _ranking(knobs: Sequence[Knob], ranked: Sequence[tuple[int, Point]], default: Point | None) -> Table:
+    """Points by what is predicted, after their ranks; * marks the default."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("rank", "predicted", *(knob.name for knob in knobs)):
         table.add_column(title, overflow="fold", justify="right" if title in ("rank", "predicted") else "left")
-    for rank, point in enumerate(ranked, 1):
-        mark = "*" if default is not None and point.params == default.params else ""
+    for rank, point in ranked:
+        mark = "*" if point is default else ""
         values = [Text(_text(point.knobs[knob.name])) for knob in knobs]
         table.add_row(f"{mark}{rank}", _duration(point.seconds), *values)
     return table
