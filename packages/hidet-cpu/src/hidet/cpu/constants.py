@@ -29,7 +29,12 @@ _LAUNCH, _ITEM, _MEMORY_LATENCY = 1e-6, 3e-9, 100e-9
 def published_constants(cpu: CpuArch) -> DeviceConstants:
     """Those of a usual machine with such cores. Of this machine are its caches' sizes, which `CpuArch` has, and
     `cores`."""
-    width, cores = cpu.vector_bits // 8, available_cpus()
+    return _published(cpu, available_cpus())
+
+
+@functools.cache
+def _published(cpu: CpuArch, cores: int) -> DeviceConstants:
+    width = cpu.vector_bits // 8
     fma = {
         name: _CLOCK * _UNITS[cpu.vector_bits] * cpu.vector_bits / bits
         for name, bits in {"float32": 32, "float64": 64}.items()

@@ -10,11 +10,13 @@ from hidet.cpu.schedules.attention_flash import flash_kernel
 from hidet.cpu.schedules.attention_kernel import LARGEST_ROW
 from hidet.cpu.schedules.attention_pack import is_worth_packing, packing
 from hidet.cpu.schedules.attention_tile import TileShape, tile_shape
+from hidet.cpu.schedules.cost_attention import attention_seconds
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.target import cpu_target
 from hidet.errors import ScheduleError
 from hidet.ir.expr import Expr
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
@@ -75,11 +77,19 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
         ]
         return AttentionParams(KEY_BLOCK, vectors, *copies)
 
+    def predict(self, match: Match[AttentionProblem], params: AttentionParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_attention`."""
+        problem, constants = match.data, known_constants(ctx)
+        assert constants is not None
+        shape = _of_vectors(_shape(problem, ctx), params.vectors)
+        threads = ctx.options.threads or constants.cores
+        copies = (params.copies_k, params.copies_v)
+        return attention_seconds(problem, shape, params.keys, copies, constants, threads)
+
     def build(self, match: Match[AttentionProblem], params: AttentionParams, ctx: CompileContext) -> Program:
         """Kernels that copy k and v where that pays, and one that does the rest."""
         problem = match.data
-        shape = _shape(problem, ctx)
-        shape = replace(shape, rows={count: rows for count, rows in shape.rows.items() if count <= params.vectors})
+        shape = _of_vectors(_shape(problem, ctx), params.vectors)
         program = ProgramBuilder(match.task)
         pointers: dict[str, Expr] = {
             name: program.pointers[place.tensor.operand] for name, place in problem.tensors().items()
@@ -92,6 +102,11 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
         program.add(kernel.called)
         program.launch(kernel.function, list(pointers.values()), kernel.scope, kernel.grid, kernel.cost)
         return program.program()
+
+
+def _of_vectors(shape: TileShape, vectors: int) -> TileShape:
+    """The shape for so many vectors of queries at most."""
+    return replace(shape, rows={count: rows for count, rows in shape.rows.items() if count <= vectors})
 
 
 def _shape(problem: AttentionProblem, ctx: CompileContext) -> TileShape:

@@ -24,9 +24,10 @@ from hidet.cpu.schedules.conv_window import (
     with_padding_of,
     without_padding,
 )
+from hidet.cpu.schedules.cost_gemm import Operands, gemm_seconds
 from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, inside_pointer
 from hidet.cpu.schedules.gemm_blocking import Extents
-from hidet.cpu.schedules.gemm_choice import GemmParams, default_params, gemm_space, launch_product
+from hidet.cpu.schedules.gemm_choice import GemmParams, gemm_space, launch_product
 from hidet.cpu.schedules.gemm_columns import (
     Columns,
     PackedColumns,
@@ -35,12 +36,13 @@ from hidet.cpu.schedules.gemm_columns import (
     is_packed_on_the_way,
     order_of,
 )
+from hidet.cpu.schedules.gemm_default import choose_params
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TILE_ROWS, TileShape, tile_shape
 from hidet.cpu.schedules.matmul import fill_matrix_rows
-from hidet.cpu.schedules.pack import Axis, launch_pack_panels
+from hidet.cpu.schedules.pack import Axis, Order, launch_pack_panels
 from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
 from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
@@ -53,6 +55,8 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.operators.rules import arithmetic_dtype
 from hidet.operators.windows import per_axis, side_pairs
+from hidet.schedule.cost import element_count
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Space
@@ -96,8 +100,16 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
         """By sizes, symbolic ones as their hints say."""
         conv, dtype = match.data, arithmetic_dtype(match.data.image.type.dtype)
         is_on_the_way = _may_pack_on_the_way(conv, dtype) and is_packed_on_the_way(conv.windows.rows)
-        extents, source = _extents(conv, dtype, is_on_the_way), conv.weight.operand.dtype
-        return default_params(cpu_target(ctx), dtype, source, extents, is_packed_on_the_way=is_on_the_way)
+        extents, operands = _extents(conv, dtype, is_on_the_way), _operands(conv, dtype)
+        return choose_params(cpu_target(ctx), dtype, extents, operands, is_packed_on_the_way=is_on_the_way)
+
+    def predict(self, match: Match[Convolution], params: GemmParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_gemm`."""
+        conv, constants, dtype = match.data, known_constants(ctx), arithmetic_dtype(match.data.image.type.dtype)
+        assert constants is not None
+        extents, operands = _extents(conv, dtype, params.is_packed_on_the_way), _operands(conv, dtype)
+        shape = tile_shape(cpu_target(ctx), dtype, params.tile)
+        return gemm_seconds(extents, operands, shape, params, constants, ctx.options.threads or constants.cores)
 
     def build(self, match: Match[Convolution], params: GemmParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
@@ -208,9 +220,15 @@ def _extents(conv: Convolution, dtype: DType, is_packed_on_the_way: bool) -> Ext
         taps, run = taps // merged, run * merged
     most_rows, order = min(BUFFER_ROWS, TABLE_ENTRIES // taps), None
     if is_packed_on_the_way:
-        strides = _filter_strides(conv)
-        order = order_of(strides.column, strides.taps, strides.step)
+        order = _filter_strides(conv).order
     return Extents(conv.groups, windows.rows, conv.filters, taps, run, most_rows, order)
+
+
+def _operands(conv: Convolution, dtype: DType) -> Operands:
+    """dtype: of the sums, as which pixels are multiplied."""
+    order = None if conv.is_packed else _filter_strides(conv).order
+    copied = element_count(conv.image.type.shape) if _is_copied(conv, dtype) else 0
+    return Operands(conv.weight.operand.dtype, order, copied)
 
 
 def _may_pack_on_the_way(conv: Convolution, dtype: DType) -> bool:
@@ -246,6 +264,11 @@ class _FilterStrides:
     step: Dim
     group: Dim
     taps: tuple[Axis, ...]
+
+    @property
+    def order(self) -> Order:
+        """What lies next to each other."""
+        return order_of(self.column, self.taps, self.step)
 
 
 def _filter_strides(conv: Convolution) -> _FilterStrides:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from hidet import dims
 from hidet.compute.definition import Compute
 from hidet.context import CompileContext
+from hidet.cpu.schedules.cost_items import Work, items_seconds, task_bytes
 from hidet.cpu.schedules.elementwise_access import RegionAccess
 from hidet.cpu.schedules.elementwise_nest import ElementwiseKernel, plain_kernel
 from hidet.cpu.schedules.elementwise_region import Region, cut_regions
@@ -21,10 +22,12 @@ from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.transpose_nest import transposed_kernel, turned_axis
 from hidet.dims import Dim
 from hidet.graph.types import TensorType, order_of_strides
-from hidet.ir.expr import Access, Binary, Unary
+from hidet.ir.expr import Access, Binary, Expr, Unary
 from hidet.ir.func import Function
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import walk
+from hidet.schedule.cost import element_count
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task, TaskTensor
@@ -69,6 +72,15 @@ class ElementwiseRule(ScheduleRule[None, ElementwiseParams]):
     def default(self, match: Match[None], ctx: CompileContext) -> ElementwiseParams:
         """64 KiB of f32 a work item, some microseconds of streaming work."""
         return ElementwiseParams()
+
+    def predict(self, match: Match[None], params: ElementwiseParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_items`."""
+        task, constants = match.task, known_constants(ctx)
+        assert constants is not None
+        elements = max(element_count(tensor.type.shape) for tensor in task.outputs)
+        each = sum(_picoseconds(epilogue.value) for epilogue in task.epilogues)
+        work = Work(elements, params.item_elements, each, task_bytes(task))
+        return items_seconds(work, constants, ctx.options.threads or constants.cores)
 
     def build(self, match: Match[None], params: ElementwiseParams, ctx: CompileContext) -> Program:
         """A kernel for every region of every output."""
@@ -121,12 +133,17 @@ def _kernel(access: RegionAccess, params: ElementwiseParams, target: Target) -> 
 
 def _cost(region: Region, kernel: ElementwiseKernel) -> Dim:
     """Nanoseconds of one grid index: what the elements take, shared evenly."""
+    count = dims.maximum(1, dims.product(kernel.grid))
+    return dims.floordiv(kernel.elements * _picoseconds(region.value), count * 1000) + 1
+
+
+def _picoseconds(value: Expr) -> int:
+    """Of an element, on a core with vectors of 512 bits."""
     picoseconds = _ELEMENT_PICOSECONDS
-    for node in walk(region.value):
+    for node in walk(value):
         if isinstance(node, Access):
             picoseconds += _ACCESS_PICOSECONDS
         elif isinstance(node, Binary | Unary):
             simple = isinstance(node, Binary) or node.op in _SIMPLE
             picoseconds += _OPERATION_PICOSECONDS if simple else _FUNCTION_PICOSECONDS
-    count = dims.maximum(1, dims.product(kernel.grid))
-    return dims.floordiv(kernel.elements * picoseconds, count * 1000) + 1
+    return picoseconds

@@ -9,7 +9,7 @@ from hidet.cpu.schedules.gemm import launch_gemm
 from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose_item
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_spec import Gemm
-from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, register_tile, tile_knob, tile_shape
+from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, tile_knob, tile_shape
 from hidet.cpu.schedules.gemv import can_be_gemv, gemv_groups, is_skinny, launch_gemv
 from hidet.cpu.target import CpuTarget
 from hidet.dtypes import DType
@@ -41,10 +41,15 @@ ExtentsOf = Callable[[bool], Extents]
 
 
 def default_params(
-    target: CpuTarget, dtype: DType, source: DType, extents: Extents, *, is_packed_on_the_way: bool
+    target: CpuTarget,
+    dtype: DType,
+    source: DType,
+    extents: Extents,
+    tile: RegisterTile,
+    *,
+    is_packed_on_the_way: bool,
 ) -> GemmParams:
-    """Good parameters for sums of type `dtype`. source: type of the columns as they lie."""
-    tile = register_tile(target)
+    """Good parameters for a tile of sums of type `dtype`. source: type of the columns as they lie."""
     shape = tile_shape(target, dtype, tile)
     item = choose_item(shape, target.cpu.l1_bytes, extents)
     is_gemv = can_be_gemv(extents) and is_skinny(extents.rows)

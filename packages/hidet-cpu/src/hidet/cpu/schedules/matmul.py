@@ -12,9 +12,10 @@ from functools import partial
 
 from hidet import dims
 from hidet.context import CompileContext
+from hidet.cpu.schedules.cost_gemm import Operands, gemm_seconds
 from hidet.cpu.schedules.gemm import BUFFER_ROWS, inside_pointer
 from hidet.cpu.schedules.gemm_blocking import Extents
-from hidet.cpu.schedules.gemm_choice import GemmParams, default_params, gemm_space, launch_product
+from hidet.cpu.schedules.gemm_choice import GemmParams, gemm_space, launch_product
 from hidet.cpu.schedules.gemm_columns import (
     Columns,
     PackedColumns,
@@ -23,6 +24,7 @@ from hidet.cpu.schedules.gemm_columns import (
     is_packed_on_the_way,
     order_of,
 )
+from hidet.cpu.schedules.gemm_default import choose_params
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
@@ -36,6 +38,8 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.affine import Affine, collapse_axes
+from hidet.schedule.cost import element_count
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Space
@@ -86,10 +90,18 @@ class MatmulRule(ScheduleRule[MatrixProduct, GemmParams]):
 
     def default(self, match: Match[MatrixProduct], ctx: CompileContext) -> GemmParams:
         """By sizes, symbolic ones as their hints say."""
-        product = match.data
+        product, dtype = match.data, _sum_dtype(match.data)
         is_on_the_way = not product.is_packed and is_packed_on_the_way(product.row_count)
-        extents, source = _extents(product, is_on_the_way), product.right.operand.dtype
-        return default_params(cpu_target(ctx), _sum_dtype(product), source, extents, is_packed_on_the_way=is_on_the_way)
+        extents, operands = _extents(product, is_on_the_way), _operands(product, dtype)
+        return choose_params(cpu_target(ctx), dtype, extents, operands, is_packed_on_the_way=is_on_the_way)
+
+    def predict(self, match: Match[MatrixProduct], params: GemmParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_gemm`."""
+        product, constants, dtype = match.data, known_constants(ctx), _sum_dtype(match.data)
+        assert constants is not None
+        extents, operands = _extents(product, params.is_packed_on_the_way), _operands(product, dtype)
+        shape = tile_shape(cpu_target(ctx), dtype, params.tile)
+        return gemm_seconds(extents, operands, shape, params, constants, ctx.options.threads or constants.cores)
 
     def build(self, match: Match[MatrixProduct], params: GemmParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
@@ -149,6 +161,15 @@ def _extents(product: MatrixProduct, is_packed_on_the_way: bool) -> Extents:
     problems, columns = dims.product([extent for extent, _, _ in product.batch]), product.columns
     order = order_of(columns[1], (), stride) if is_packed_on_the_way else None
     return Extents(problems, product.row_count, columns[0], 1, depth, BUFFER_ROWS, order)
+
+
+def _operands(product: MatrixProduct, dtype: DType) -> Operands:
+    """dtype: of the sums, as which rows are multiplied."""
+    depth, left, right = product.steps
+    order = None if product.is_packed else order_of(product.columns[1], (), right)
+    is_copied = product.left.operand.dtype is not dtype or (left != 1 and depth != 1)
+    copied = element_count(product.left.type.shape) if is_copied else 0
+    return Operands(product.right.operand.dtype, order, copied)
 
 
 def fill_matrix_rows(k: IRBuilder, scope: KernelScope, table: RowTable, start: Expr, axes: Sequence[Axis]) -> None:

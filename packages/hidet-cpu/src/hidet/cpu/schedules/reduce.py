@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.context import CompileContext
-from hidet.cpu.schedules.reduce_kernels import Plan, assemble, whole_kernel
+from hidet.cpu.schedules.cost_items import Work, items_seconds, task_bytes
+from hidet.cpu.schedules.reduce_kernels import Plan, assemble, element_picoseconds, whole_kernel
 from hidet.cpu.schedules.reduce_layout import Loop, ReductionLayout, reduction_layout
 from hidet.cpu.schedules.reduce_parts import cut_program
 from hidet.cpu.schedules.reductions import ReductionProgram, reduction_program
+from hidet.schedule.cost import extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
@@ -62,6 +65,15 @@ class ReduceRule(ScheduleRule[Plan, ReduceParams]):
     def default(self, match: Match[Plan], ctx: CompileContext) -> ReduceParams:
         """Some microseconds a work item."""
         return ReduceParams(ITEM_ELEMENTS, match.data.tile // match.data.lanes)
+
+    def predict(self, match: Match[Plan], params: ReduceParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_items`."""
+        plan, constants = match.data, known_constants(ctx)
+        assert constants is not None
+        elements = extent_estimate(plan.layout.row_elements) * extent_estimate(plan.layout.rows)
+        each = element_picoseconds(plan.program)
+        work = Work(elements, params.item_elements, each, task_bytes(match.task))
+        return items_seconds(work, constants, ctx.options.threads or constants.cores)
 
     def build(self, match: Match[Plan], params: ReduceParams, ctx: CompileContext) -> Program:
         """One kernel, or a chain of them when rows are cut into parts."""

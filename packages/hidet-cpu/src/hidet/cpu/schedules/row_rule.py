@@ -8,10 +8,13 @@ from typing import ClassVar
 
 from hidet import dtypes
 from hidet.context import CompileContext
+from hidet.cpu.schedules.cost_items import Work, items_seconds, task_bytes
 from hidet.cpu.schedules.lane_loops import MOST_COLUMNS, adjoining_rows
 from hidet.cpu.schedules.row_layout import RowLayout, row_layout
 from hidet.cpu.schedules.row_loops import contiguous_rows
 from hidet.cpu.schedules.spans import vector_lanes
+from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rows import Rework, RowProgram, row_program
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
@@ -68,6 +71,16 @@ class RowRule(ScheduleRule[_Found, RowParams]):
     def default(self, match: Match[_Found], ctx: CompileContext) -> RowParams:
         """A few microseconds a work item."""
         return RowParams()
+
+    def predict(self, match: Match[_Found], params: RowParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_items`."""
+        program, constants = match.data.program, known_constants(ctx)
+        assert constants is not None
+        length = extent_estimate(program.row_elements)
+        elements = length * element_count(program.outer_extents)
+        of_item = params.item_elements if match.data.layout.columns is None else params.columns * length
+        work = Work(elements, of_item, self.picoseconds, task_bytes(match.task))
+        return items_seconds(work, constants, ctx.options.threads or constants.cores)
 
     def build(self, match: Match[_Found], params: RowParams, ctx: CompileContext) -> Program:
         """One kernel."""

@@ -1,0 +1,157 @@
+"""What models of CPU schedules say: the direction of every number, and which defaults come of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hidet.context import make_context
+from hidet.fusion.fuse import fuse
+from hidet.graph.parser import parse_graph
+from hidet.passes.manager import run_graph_passes
+from hidet.schedule.claims import Claim, claims
+from hidet.schedule.device_constants import published_constants
+from hidet.schedule.shortlist import predicted, shortlist, space_of
+from hidet.target.constants import DeviceConstants
+
+MACHINES = ("cpu:znver5", "cpu:x86-64-v3", "cpu:neoverse-v2")
+
+
+def matmul(m: int, n: int, k: int, trans_b: bool = True) -> str:
+    right = f"{n}, {k}" if trans_b else f"{k}, {n}"
+    return (
+        f"graph g(%a: f32[{m}, {k}], %b: f32[{right}]):\n"
+        f"  %0: f32[{m}, {n}] = matmul(%a, %b, trans_b={trans_b})\n  return %0\n"
+    )
+
+
+def packed(m: int, n: int, k: int) -> str:
+    return (
+        f"graph g(%a: f32[{m}, {k}], %b: f32[{-(-n // 16)}, {k}, 16]):\n"
+        f"  %0: f32[{m}, {n}] = cpu.linear_packed(%a, %b, columns={n})\n  return %0\n"
+    )
+
+
+def unary(text: str, n: int) -> str:
+    return f"graph g(%x: f32[{n}, {n}]):\n  %0: f32[{n}, {n}] = {text}\n  return %0\n"
+
+
+def conv(n: int, channels: int = 30) -> str:
+    return (
+        f"graph g(%x: f32[{n}, {channels}, 28, 28], %w: f32[40, {channels}, 3, 3]):\n"
+        f"  %0: f32[{n}, 40, 28, 28] = conv(%x, %w, padding=1)\n  return %0\n"
+    )
+
+
+def attention(batch: int, queries: int) -> str:
+    q, k = f"f32[{batch}, 4, {queries}, 64]", f"f32[{batch}, 4, 200, 64]"
+    return f"graph g(%q: {q}, %k: {k}, %v: {k}):\n  %0: {q} = attention(%q, %k, %v)\n  return %0\n"
+
+
+CASES = {
+    "matmul": (matmul(60, 100, 64), matmul(600, 1000, 64)),
+    "skinny": (matmul(3, 100, 640), matmul(3, 5000, 640)),
+    "columns": (matmul(60, 100, 64, trans_b=False), matmul(600, 1000, 64, trans_b=False)),
+    "packed": (packed(60, 90, 64), packed(600, 1000, 64)),
+    "conv": (conv(1), conv(16)),
+    "attention": (attention(1, 100), attention(16, 100)),
+    "decode": (attention(1, 1), attention(64, 1)),
+    "exp": (unary("exp(%x)", 100), unary("exp(%x)", 2000)),
+    "softmax": (unary("softmax(%x, axis=1)", 100), unary("softmax(%x, axis=1)", 2000)),
+    "columns_softmax": (unary("softmax(%x, axis=0)", 100), unary("softmax(%x, axis=0)", 2000)),
+    "sum": (
+        "graph g(%x: f32[100, 100]):\n  %0: f32[100] = sum(%x, axes=[1])\n  return %0\n",
+        "graph g(%x: f32[2000, 2000]):\n  %0: f32[2000] = sum(%x, axes=[1])\n  return %0\n",
+    ),
+}
+
+
+def claim_of(text: str, ctx: Any) -> Claim:
+    """The rule that takes the last task of a graph."""
+    graph = run_graph_passes(parse_graph(text, ctx.registry.operators), ctx)
+    return next(claims(list(fuse(graph, ctx).tasks)[-1], ctx, []))
+
+
+def seconds(claim: Claim, params: object, ctx: Any) -> float:
+    found = predicted(claim.rule, claim.match, params, ctx)
+    assert found is not None and math.isfinite(found)
+    return found
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", CASES)
+def test_every_point_has_a_prediction_that_grows_with_the_work(name, machine) -> None:
+    if name == "packed" and machine != "cpu:znver5":
+        pytest.skip("weights are packed for vectors of 16 elements here")
+    ctx = make_context(machine, {"threads": 1})
+    small, large = (claim_of(text, ctx) for text in CASES[name])
+    for claim, least, most in ((small, 1e-8, 1e-2), (large, 1e-6, 1.0)):
+        for params in space_of(claim.rule, claim.match, ctx):
+            assert least < seconds(claim, params, ctx) < most, params
+    of_defaults = [seconds(c, c.rule.default(c.match, ctx), ctx) for c in (small, large)]
+    assert of_defaults[1] > 5 * of_defaults[0]
+
+
+def test_a_product_is_expected_to_come_near_the_rate_of_multiply_adds() -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(packed(960, 1024, 512), ctx)
+    constants = published_constants(ctx)
+    assert constants is not None
+    fastest = 960 * 1024 * 512 / constants.fma["float32"]
+    assert fastest < seconds(claim, claim.rule.default(claim.match, ctx), ctx) < 1.3 * fastest
+
+
+def test_threads_share_work_but_not_a_single_item(monkeypatch) -> None:
+    constants = published_constants(make_context("cpu:znver5"))
+    assert constants is not None
+    levels = tuple(replace(level, device_bandwidth=8 * level.core_bandwidth) for level in constants.levels)
+    eight = replace(constants, cores=8, levels=levels)
+    for rule in ("matmul", "attention"):
+        monkeypatch.setattr(f"hidet.cpu.schedules.{rule}.known_constants", lambda ctx: eight)
+    for text, shared in ((packed(960, 1024, 512), 6.0), (attention(1, 10), 3.0)):
+        one, many = (make_context("cpu:znver5", {"threads": threads}) for threads in (1, 8))
+        claim = claim_of(text, one)
+        params = claim.rule.default(claim.match, one)
+        ratio = seconds(claim, params, one) / seconds(claim, params, many)
+        assert shared <= ratio <= 8.0 if shared > 4 else shared <= ratio <= 4.0
+
+
+@pytest.mark.parametrize(
+    ("text", "slower", "factor"),
+    [
+        (packed(960, 1024, 512), {"fma": 0.5}, 1.8),
+        (packed(1, 4000, 4000), {"memory": 0.5}, 1.7),
+        (unary("exp(%x)", 3000), {"memory": 0.25}, 1.5),
+    ],
+)
+def test_measured_constants_act_on_predictions_and_never_on_defaults(monkeypatch, text, slower, factor) -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(text, ctx)
+    params = claim.rule.default(claim.match, ctx)
+    before, published = seconds(claim, params, ctx), published_constants(ctx)
+    assert published is not None
+    measured = _slower(published, **slower)
+    for rule in ("matmul", "elementwise"):
+        monkeypatch.setattr(f"hidet.cpu.schedules.{rule}.known_constants", lambda ctx: measured)
+    assert seconds(claim, params, ctx) > factor * before
+    assert claim.rule.default(claim.match, ctx) == params
+
+
+def _slower(constants: DeviceConstants, **rates: float) -> DeviceConstants:
+    fma = {name: rate * rates.get("fma", 1.0) for name, rate in constants.fma.items()}
+    levels = tuple(
+        replace(each, core_bandwidth=each.core_bandwidth * rates.get(each.name, 1.0)) for each in constants.levels
+    )
+    return replace(constants, fma=fma, levels=levels, is_measured=True)
+
+
+def test_the_shortlist_begins_with_what_the_model_expects_to_be_fastest() -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(packed(600, 100, 300), ctx)
+    default, *others = shortlist(claim.rule, claim.match, ctx, 5)
+    assert default == claim.rule.default(claim.match, ctx)
+    found = [seconds(claim, params, ctx) for params in others]
+    assert found == sorted(found) and len(found) == 5
