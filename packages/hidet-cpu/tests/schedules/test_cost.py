@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from hidet.context import make_context
+from hidet.cpu.schedules.gemm_tile import RegisterTile, register_tile
+from hidet.cpu.target import CpuTarget
 from hidet.fusion.fuse import fuse
 from hidet.graph.parser import parse_graph
 from hidet.passes.manager import run_graph_passes
@@ -146,6 +148,23 @@ def _slower(constants: DeviceConstants, **rates: float) -> DeviceConstants:
         replace(each, core_bandwidth=each.core_bandwidth * rates.get(each.name, 1.0)) for each in constants.levels
     )
     return replace(constants, fma=fma, levels=levels, is_measured=True)
+
+
+@pytest.mark.parametrize("columns", [64, 128, 192, 1024])
+def test_columns_that_fill_the_usual_tile_keep_it(columns) -> None:
+    ctx = make_context("cpu:znver5")
+    for rows in (7, 49, 1000):
+        claim = claim_of(packed(rows, columns, 96), ctx)
+        target = ctx.target
+        assert isinstance(target, CpuTarget)
+        assert claim.rule.default(claim.match, ctx).tile == register_tile(target)
+
+
+@pytest.mark.parametrize("columns", [10, 16])
+def test_columns_of_a_single_vector_get_a_tile_of_more_rows_that_has_enough_sums_to_wait_for(columns) -> None:
+    ctx = make_context("cpu:znver5")
+    claim = claim_of(packed(1000, columns, 300), ctx)
+    assert claim.rule.default(claim.match, ctx).tile == RegisterTile(12, 1)
 
 
 def test_the_shortlist_begins_with_what_the_model_expects_to_be_fastest() -> None:
