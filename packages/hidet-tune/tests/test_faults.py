@@ -170,6 +170,15 @@ def test_what_failed_is_in_the_report_and_never_chosen(store) -> None:
     assert set(choices(store).values()) == {task.params for task in report.tasks}
 
 
+def test_a_second_call_measures_nothing_and_takes_the_same_choices(store) -> None:
+    first = tuned(store)
+    second = tuned(store, lambda name: pytest.fail(f"{name} happened"))
+    assert [task.params for task in second.tasks] == [task.params for task in first.tasks]
+    assert f"2 of 2 tasks from the store {store.path}" in str(second)
+    symbols = [[use.symbol for use in report.compiled.report().uses] for report in (first, second)]
+    assert symbols[0] == symbols[1]
+
+
 def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite may add no page to a file."""
     open_ = Store._open

@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from hidet.cli import main
 from hidet.errors import CacheError, CacheWarning
 from hidet.tuning.meaning import Meaning
-from hidet.tuning.store import Entry, Store, known_choices, store_path
+from hidet.tuning.merge import entries_in, merged
+from hidet.tuning.store import Entry, Store, known_choices, line_of, store_path
 
 ENTRY = Entry(Meaning("ab12", "f32[8]", "cpu", "rule", "1.0"), "square(f32[8])", "16", "8", 2e-6, 1e-6, 3, 3)
 WRITER = """
@@ -80,9 +83,9 @@ def test_a_damaged_store_is_put_aside_with_a_warning(store, damage) -> None:
 def test_a_store_of_a_newer_version_is_left_alone(store) -> None:
     store.put([ENTRY])
     with sqlite3.connect(store.path) as connection:
-        connection.execute("PRAGMA user_version=2")
+        connection.execute("PRAGMA user_version=3")
     connection.close()
-    with pytest.raises(CacheError, match=r"has format 2, expected at most 1\nhint: a newer"):
+    with pytest.raises(CacheError, match=r"has format 3, expected at most 2\nhint: a newer"):
         store.entries()
 
 
@@ -101,6 +104,76 @@ def test_a_line_that_is_no_choice_is_named_and_nothing_is_imported(store, line) 
     with pytest.raises(CacheError, match="line 2 is no tuned choice"):
         other.import_lines([good, line])
     assert other.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "why"),
+    [
+        ("seconds", -1.0, "seconds is -1.0"),
+        ("default_seconds", float("inf"), "default_seconds is inf"),
+        ("tried", 9, "9 of 3 points were tried"),
+        ("finished", 7, "finished at level 7"),
+        ("params", "<Tiles object at 0x7f>", "params is '<Tiles object at 0x7f>'"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_refused_and_the_others_count(store, column, value, why) -> None:
+    other = replace(ENTRY, meaning=replace(ENTRY.meaning, sizes="f32[9]"))
+    store.put([replace(ENTRY, **{column: value}), other])
+    with pytest.warns(CacheWarning, match=f"1 entries that cannot be: .*{why}"):
+        assert store.entries() == [other]
+    bad = line_of(replace(ENTRY, **{column: value}))
+    with pytest.raises(CacheError, match="line 1 is no tuned choice"):
+        store.import_lines([bad])
+
+
+def test_a_store_of_the_first_version_begins_anew(store) -> None:
+    store.put([ENTRY])
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("ALTER TABLE choices DROP COLUMN finished")
+        connection.execute("PRAGMA user_version=1")
+    connection.close()
+    assert store.entries() == []
+    store.put([ENTRY])
+    assert store.entries() == [ENTRY]
+
+
+@pytest.mark.parametrize(
+    "better", [{"finished": 1}, {"tried": 3}, {"tried": 2, "seconds": 5e-7}], ids=["finished", "tried", "faster"]
+)
+def test_merging_keeps_of_two_choices_the_one_whose_search_came_further(better) -> None:
+    worse = replace(ENTRY, tried=2, finished=0)
+    alone = replace(ENTRY, meaning=replace(ENTRY.meaning, sizes="f32[9]"))
+    best = replace(worse, params="32", **better)
+    assert merged([[worse, alone], [best]]) == merged([[best], [alone, worse]]) == [best, alone]
+
+
+def test_stores_and_lines_are_merged_by_the_command(store, tmp_path) -> None:
+    store.put([ENTRY])
+    lines = tmp_path / "team.jsonl"
+    lines.write_text(line_of(replace(ENTRY, meaning=replace(ENTRY.meaning, sizes="f32[9]"))) + "\n")
+    for name in ("both.sqlite", "both.jsonl"):
+        done = CliRunner().invoke(main, ["tune", "merge", str(store.path), str(lines), "-o", str(tmp_path / name)])
+        assert done.output.startswith("2 choices in "), done.output
+        assert len(entries_in(tmp_path / name)) == 2
+    lines.write_text("{}\n")
+    done = CliRunner().invoke(main, ["tune", "merge", str(lines), "-o", str(tmp_path / "none.jsonl")])
+    assert f"{lines}:1 is no tuned choice" in done.output and not (tmp_path / "none.jsonl").exists()
+
+
+def test_ranks_of_a_job_read_a_store_once_and_the_first_one_alone_writes(store, monkeypatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    store.put([ENTRY])
+    assert known_choices(store.path) == {ENTRY.meaning: ENTRY}
+    later, mine = (replace(ENTRY, meaning=replace(ENTRY.meaning, sizes=f"f32[{n}]")) for n in (9, 10))
+    store.put([later])
+    assert known_choices(store.path) == {ENTRY.meaning: ENTRY} == store.choices(), "another rank has written"
+    for rank, kept in (("1", 2), ("0", 3)):
+        monkeypatch.setenv("RANK", rank)
+        assert store.put_or_hold([mine]) is None
+        assert known_choices(store.path) == {ENTRY.meaning: ENTRY, mine.meaning: mine}
+        assert len(store.entries()) == kept
+    monkeypatch.delenv("WORLD_SIZE")
+    assert set(known_choices(store.path)) == {entry.meaning for entry in (ENTRY, later, mine)}
 
 
 def test_the_place_of_the_store_can_be_chosen(tmp_path, monkeypatch) -> None:

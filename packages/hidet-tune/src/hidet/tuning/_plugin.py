@@ -29,7 +29,14 @@ def hidet_options() -> Iterable[OptionSpec]:
             # The code of a program depends on its parameters, which are in its thread IR.
             affects_cache=False,
             doc='file of tuned choices, "off" for none; by default HIDET_TUNE_STORE, else beside the kernel cache',
-        )
+        ),
+        OptionSpec(
+            name="tune.nearest_sizes",
+            type=bool,
+            default=True,
+            affects_cache=False,
+            doc="whether tasks of sizes that were not measured take the choice for the nearest sizes that were",
+        ),
     ]
 
 

@@ -15,9 +15,10 @@ from hidet.cli.output import json_option, print_json
 from hidet.errors import OptionError
 from hidet.tuning.distil import distil as distilled
 from hidet.tuning.distil_pack import write_pack
+from hidet.tuning.merge import entries_in, merged
 from hidet.tuning.report_html import report_html
 from hidet.tuning.report_live import LiveTable
-from hidet.tuning.store import Store, store_path
+from hidet.tuning.store import Store, line_of, store_path
 from hidet.tuning.strategy_history import History
 from hidet.tuning.tuner import tune
 
@@ -167,3 +168,20 @@ def distil(store: Path, output: Path, as_json: bool) -> None:
             f"({each.left_out:.1%} for tasks left out)"
         )
     click.echo(f"{len(found)} decisions in {output}: review them, then pip install {output}")
+
+
+@tune_group.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A new file.")
+def merge(files: Sequence[Path], output: Path) -> None:
+    """Write the choices of all FILES, stores or what `hidet tune export` wrote, as one.
+
+    OUTPUT is a store where it ends in .sqlite, lines of JSON elsewhere. Of two choices for a task that is kept whose
+    search came further.
+    """
+    entries = merged(map(entries_in, files))
+    if output.suffix == ".sqlite":
+        Store(output.absolute()).put(entries)
+    else:
+        output.write_text("".join(f"{line_of(entry)}\n" for entry in entries), encoding="utf-8")
+    click.echo(f"{len(entries)} choices in {output}")

@@ -51,9 +51,8 @@ class TaskSearch:
         self.tell()
         subject, sizes = self.subject, sizes_of(self.subject.task)
         points = [candidate.point for candidate in subject.candidates]
-        known = None if subject.known is None else subject.known.params
-        # The best of an earlier search comes first, so that a short budget does not lose it.
-        earlier = [place for place, each in enumerate(subject.candidates) if each.text == known]
+        # The best of an earlier search, or of the nearest sizes, comes first: a short budget must not lose it.
+        earlier = [place for place, each in enumerate(subject.candidates) if each.text == subject.before]
         self.measure(earlier, _FIRST_ROUNDS)
         learned: list[Measurement] = []
         with suppress(CacheError):  # what was learned is a help, not a result

@@ -132,7 +132,7 @@ class Session:
         )
 
     def _tune(self) -> None:
-        known = {entry.meaning: entry for entry in self._store.entries()}
+        known = self._store.choices()
         contexts = [self._untuned(part) for part in self._parts]
         graphs = [(part.imported.graph, ctx) for part, ctx in zip(self._parts, contexts, strict=True)]
         for key, steps in tasks_of(graphs).items():
@@ -224,9 +224,8 @@ class Session:
             self._reports[subject.task.key] = subject.report(note=note)
 
     def _keep(self, subject: Subject, entry: Entry) -> None:
-        before = subject.default_params if subject.known is None else subject.known.params
-        self._before[entry.meaning] = before
-        self._is_outdated |= entry.params != before
+        self._before[entry.meaning] = subject.before
+        self._is_outdated |= entry.params != subject.before
         self._found.append(entry)
         self._reports[subject.task.key] = subject.report(entry)
         self._save()

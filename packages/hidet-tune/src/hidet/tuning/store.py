@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import sqlite3
 import time
@@ -17,12 +18,12 @@ from typing import TypeVar
 from hidet import option
 from hidet.cache import cache_directory
 from hidet.errors import CacheError, CacheWarning
-from hidet.tuning.meaning import Meaning
+from hidet.tuning.meaning import Meaning, is_stable
 
 OFF = "off"
 """As a path: no store."""
 
-_VERSION = 1
+_VERSION = 2
 _WAIT = 30.0
 """Seconds to wait for other writers, whose transactions take milliseconds."""
 
@@ -82,15 +83,50 @@ def _beside_kernels(cache: str) -> Path:
 
 
 _HELD: dict[Path, dict[Meaning, Entry]] = {}
-"""Entries that a file could not take, for the compilations of this process."""
+"""Entries that files do not have, for the compilations of this process."""
 
 
 def known_choices(path: Path) -> Mapping[Meaning, Entry]:
-    """The entries of a store, read again only where the file has changed; none where there is no file. Those that the
-    file could not take are among them."""
-    stamp, held = _stamp(path), _HELD.get(path)
-    read = {} if stamp is None else _read(path, stamp)
-    return {**read, **held} if held else read
+    """The entries of a store, read again only where the file has changed; none where there is no file. Those that this
+    process has found and the file does not have are among them.
+
+    In a distributed job (WORLD_SIZE above 1) the file is read once: what ranks write while others start changes nothing
+    for anybody, so that ranks with the same store choose alike, whichever comes first.
+    """
+    read = _read_once(path) if is_distributed() else _read_now(path)
+    held = _HELD.get(path)
+    return _merged(Same(read), Same(held)) if held else read
+
+
+def is_distributed() -> bool:
+    """Whether this process is one of several ranks, as launchers say (torchrun and others)."""
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
+
+
+def _read_now(path: Path) -> Mapping[Meaning, Entry]:
+    stamp = _stamp(path)
+    return {} if stamp is None else _read(path, stamp)
+
+
+_read_once = functools.cache(_read_now)
+
+
+class Same:
+    """Entries that are equal to the same object alone, so that what is made of them can be kept."""
+
+    def __init__(self, known: Mapping[Meaning, Entry]) -> None:
+        self.known = known
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.known is other.known
+
+    def __hash__(self) -> int:
+        return id(self.known)
+
+
+@functools.lru_cache(maxsize=2)
+def _merged(read: Same, held: Same) -> Mapping[Meaning, Entry]:
+    return {**read.known, **held.known}
 
 
 @functools.lru_cache(maxsize=4)
@@ -127,27 +163,48 @@ class Store:
         self.path = path
 
     def entries(self) -> list[Entry]:
-        """All entries, by their keys; none where there is no file."""
+        """All entries, by their keys; none where there is no file. Those that cannot be, such as one with a negative
+        time, are left out with a CacheWarning."""
         if not self.path.exists():
             return []
-        return self._run(lambda connection: [_entry(row) for row in connection.execute(_SELECT)])
+        rows = self._run(lambda connection: connection.execute(_SELECT).fetchall())
+        found: list[Entry] = []
+        refused: list[str] = []
+        for row in rows:
+            try:
+                found.append(_entry(row))
+            except ValueError as error:
+                refused.append(f"{row[len(_KEY)]}: {error}")
+        if refused:
+            message = f"the store of tuned choices {self.path} has {len(refused)} entries that cannot be: {refused[0]}"
+            warnings.warn(CacheWarning(message, hint="they are not used; tune again"), stacklevel=3)
+        return found
+
+    def choices(self) -> Mapping[Meaning, Entry]:
+        """The entries by their keys, as compilations of this process see them (`known_choices`). CacheError where the
+        file cannot be read."""
+        if is_distributed():
+            return known_choices(self.path)
+        return {**{entry.meaning: entry for entry in self.entries()}, **_HELD.get(self.path, {})}
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Keep entries, in place of those with the same keys."""
         rows = [_row(entry) for entry in entries]
         self._run(lambda connection: connection.executemany(_PUT, rows))
-        _HELD.pop(self.path, None)
         _read.cache_clear()
 
     def put_or_hold(self, entries: Sequence[Entry]) -> CacheError | None:
         """As `put`; where the file cannot take them, this process alone has them, and the reason is returned. What was
-        held before is tried again."""
+        held before is tried again. Of the ranks of a distributed job the first one alone writes."""
         waiting = {**_HELD.get(self.path, {}), **{entry.meaning: entry for entry in entries}}
+        _HELD[self.path] = waiting
         try:
-            self.put(waiting.values())
+            if not is_distributed() or os.environ.get("RANK", "0") == "0":
+                self.put(waiting.values())
         except CacheError as error:
-            _HELD[self.path] = waiting
             return error
+        if not is_distributed():
+            del _HELD[self.path]
         return None
 
     def clear(self) -> int:
@@ -162,16 +219,14 @@ class Store:
 
     def export_lines(self) -> Iterator[str]:
         """Each entry as a line of JSON, sorted, so that files can be compared."""
-        for entry in self.entries():
-            values = {**asdict(entry.meaning), **{name: getattr(entry, name) for name in _VALUES}}
-            yield json.dumps(values, ensure_ascii=False)
+        return map(line_of, self.entries())
 
     def import_lines(self, lines: Iterable[str]) -> int:
         """Keep the entries that `export_lines` gave. Returns how many there are.
 
         CacheError names the first line that is none; nothing is kept then.
         """
-        entries = [_parsed(line, number) for number, line in enumerate(lines, 1) if line.strip()]
+        entries = parse_lines(lines)
         self.put(entries)
         return len(entries)
 
@@ -208,6 +263,8 @@ class Store:
                 )
             if version < _VERSION:
                 with connection:
+                    if version == 1:
+                        connection.execute("DROP TABLE IF EXISTS choices")  # it does not say how far searches came
                     connection.execute(_CREATE)
                     connection.execute(f"PRAGMA user_version={_VERSION}")
         except BaseException:
@@ -237,27 +294,50 @@ class Store:
         warnings.warn(CacheWarning(message, hint=f"it is {kept.name} now, and a new one begins"), stacklevel=5)
 
 
+def line_of(entry: Entry) -> str:
+    """An entry as a line of JSON."""
+    values = {**asdict(entry.meaning), **{name: getattr(entry, name) for name in _VALUES}}
+    return json.dumps(values, ensure_ascii=False)
+
+
+def parse_lines(lines: Iterable[str], file: str = "") -> list[Entry]:
+    """Entries from what `line_of` gave. CacheError names the first line that is none."""
+    return [
+        _parsed(line, f"{file}:{number}" if file else f"line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+
+
 def _row(entry: Entry) -> tuple[object, ...]:
     return (*(getattr(entry.meaning, name) for name in _KEY), *(getattr(entry, name) for name in _VALUES))
 
 
 def _entry(row: tuple[object, ...]) -> Entry:
-    """ValueError for a row with a value of another type."""
+    """ValueError for a row that cannot be."""
     python = {"TEXT": str, "REAL": float, "INTEGER": int}
     for name, value in zip(_COLUMNS, row, strict=True):
         if not isinstance(value, python[_TYPES[name]]):
             raise ValueError(f"{name} is {value!r}")
     key, values = row[: len(_KEY)], row[len(_KEY) :]
-    return Entry(Meaning(*key), *values)  # type: ignore[arg-type]  # their types were checked
+    entry = Entry(Meaning(*key), *values)  # type: ignore[arg-type]  # their types were checked
+    for name in ("default_seconds", "seconds"):
+        if not 0 < getattr(entry, name) < math.inf:
+            raise ValueError(f"{name} is {getattr(entry, name)!r}")
+    if not 0 <= entry.tried <= entry.points or entry.finished not in (0, 1, 2):
+        raise ValueError(f"{entry.tried} of {entry.points} points were tried, finished at level {entry.finished}")
+    if not entry.params or not is_stable(entry.params):
+        raise ValueError(f"params is {entry.params!r}")
+    return entry
 
 
-def _parsed(line: str, number: int) -> Entry:
+def _parsed(line: str, place: str) -> Entry:
     try:
         given = json.loads(line)
         row = tuple(float(given[n]) if _TYPES[n] == "REAL" else given[n] for n in _COLUMNS)
         return _entry(row)
     except (ValueError, TypeError, KeyError) as error:
         raise CacheError(
-            f"line {number} is no tuned choice: {type(error).__name__}: {error}",
+            f"{place} is no tuned choice: {type(error).__name__}: {error}",
             hint="expected lines as `hidet tune export` writes them",
         ) from error

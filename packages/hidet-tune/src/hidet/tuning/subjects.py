@@ -22,6 +22,7 @@ from hidet.schedule.select import ScheduledTask
 from hidet.schedule.shared_programs import build
 from hidet.schedule.shortlist import SearchLevel, shortlist
 from hidet.schedule.task import Task, TaskKey
+from hidet.tuning.choose import chosen_entry
 from hidet.tuning.meaning import Meaning, is_stable, meaning_of
 from hidet.tuning.report import TaskReport, TrialReport
 from hidet.tuning.report_roofline import work_of
@@ -48,7 +49,8 @@ class Subject:
 
     choice: its rule with the default parameters. seconds: of a call with them, 0.0 until that was measured. refused:
     why candidates cannot be used, by their texts. start: of the tuning, by `time.monotonic`; trials: measurements in
-    order. known: what an earlier tuning has found, as far as it came.
+    order. known: what an earlier tuning has found, as far as it came. before: the parameters that a compilation takes
+    before this search, of the nearest sizes where these were not measured.
     """
 
     task: Task
@@ -60,6 +62,7 @@ class Subject:
     default: ProgramText
     candidates: list[Candidate]
     known: Entry | None = None
+    before: str = ""
     start: float = 0.0
     seconds: float = 0.0
     trials: list[TrialReport] = field(default_factory=list)
@@ -166,9 +169,10 @@ def subject_of(
     if meaning is None or memory is None or program is None:
         return skipped(note="its sizes are known at run time alone")
     subject = Subject(task, uses, choice, ctx, meaning, memory, program, found, start=start)
-    entry = known.get(meaning)
-    texts = [candidate.text for candidate in found]
-    if entry is None or entry.params not in (subject.default_params, *texts):
+    texts = (subject.default_params, *(candidate.text for candidate in found))
+    entry = chosen_entry(meaning, known, ctx)
+    subject.before = subject.default_params if entry is None or entry.params not in texts else entry.params
+    if entry is None or entry.meaning != meaning or entry.params not in texts:
         return subject
     if entry.finished >= level:
         return subject.report(entry, is_stored=True)
