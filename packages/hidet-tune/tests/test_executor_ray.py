@@ -75,6 +75,8 @@ def test_a_node_without_a_gpu_compiles_for_the_one_that_measures() -> None:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that computes nothing, which this process is connected to, and two nodes."""
+    # Ray puts another one in its place.
+    monkeypatch.setattr("builtins.print", print)
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
