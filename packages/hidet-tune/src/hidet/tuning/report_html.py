@@ -21,12 +21,13 @@ def report_html(report: TuneReport, model: str) -> str:
     """The page. model: what was tuned, for its title."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     template = environment.from_string(_file("page.html"))
-    places = _places(report)
+    places, changes = _places(report), _changes(report.tasks)
     return template.render(
         model=model,
         verdict=_verdict(report),
         facts=_facts(report),
-        changes=_changes(report.tasks),
+        changes=changes,
+        longest=changes[0]["number"] if changes else None,
         has_roofline=bool(places),
         has_roof=report.roofline is not None,
         device=report.device,

@@ -28,7 +28,7 @@ function axis(label, values, size) {
   return {
     label, size, labelSize: 24, stroke: colour("--text"), font: "12px system-ui, sans-serif",
     labelFont: "12px system-ui, sans-serif", grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") },
-    values: (_, splits) => splits.map((split) => (split == null ? "" : values(split))),
+    values: (_, splits, __, ___, step) => splits.map((split) => (split == null ? "" : values(split, step))),
   };
 }
 
@@ -52,7 +52,7 @@ function curve(place, task) {
   const chart = new uPlot({
     ...options(place, 260),
     scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.08] } },
-    axes: [axis("seconds of tuning", (value) => `${+value.toPrecision(3)}`, 36), axis("time of a call", seconds, 64)],
+    axes: [axis("seconds of tuning", (value, step) => value.toFixed(Math.max(0, -Math.floor(Math.log10(step)))), 36), axis("time of a call", seconds, 64)],
     series: [
       {},
       { label: "default", stroke: colour("--before"), width: 2, dash: [6, 4], points: { show: false } },
@@ -102,9 +102,10 @@ function roofline(place) {
       pen.fillText(name, chart.valToPos(low * 1.15, "x", true), chart.valToPos(low * 1.5 * width, "y", true));
     }
     pen.textAlign = "right";
-    for (const [name, flops] of units) {
-      pen.fillText(name, chart.valToPos(high * 0.97, "x", true), chart.valToPos(flops * 1.12, "y", true));
-    }
+    // Rates that are close would be written over one another: each stands further to the left.
+    units.forEach(([name, flops], number) => {
+      pen.fillText(name, chart.valToPos(high * 0.97, "x", true) - 110 * number * devicePixelRatio, chart.valToPos(flops * 1.12, "y", true));
+    });
     pen.restore();
   };
   const chart = new uPlot({
