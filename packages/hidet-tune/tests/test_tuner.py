@@ -149,7 +149,7 @@ def squares(*sizes: int) -> Graph:
 def tuned(store: str, *sizes: int, **given: Any) -> TuneReport:
     """What tuning squares gives, on one thread and within seconds."""
     given = {"options": OPTIONS, **given}
-    return hidet.tune(squares(*(sizes or (4096,))), budget=8, store=store, candidate_seconds=2.0, **given)
+    return hidet.tune(squares(*(sizes or (4096,))), budget=40, store=store, candidate_seconds=2.0, **given)
 
 
 class Stopwatch:
