@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,9 @@ from hidet.graph.parser import parse_graph
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins import PLUGIN_API, use
 from hidet.plugins.host import load_registry
+from hidet.schedule.claims import claims
 from hidet.schedule.select import ScheduledTask
+from hidet.schedule.shortlist import space_of
 from hidet.tuning.distil import Example, distil, grow
 from hidet.tuning.distil_choice import Decision, If, choose, named_sizes
 from hidet.tuning.distil_pack import decisions_text, write_pack
@@ -30,8 +32,7 @@ from hidet.tuning.store import Entry, Store
 from hidet.tuning.strategy import Measurement
 from hidet.tuning.strategy_history import History
 
-DEFAULT, SMALL, LARGE = "16384", "4096", "65536"
-"""Parameters of `cpu.softmax`: elements of a work item."""
+DEFAULT, SMALL, LARGE = "Tile(32)", "Tile(8)", "Tile(128)"
 
 
 def entry(columns: int, params: str, gain: float = 1.5, **given: str) -> Entry:
@@ -154,13 +155,32 @@ def softmax_context(store: str = "off") -> CompileContext:
     return make_context("cpu", {"threads": 1, "tune.store": store})
 
 
-def softmax_entry(columns: int, params: str) -> Entry:
+@dataclass(frozen=True)
+class Softmax:
+    """Parameters that `cpu.softmax` takes by itself, and two others of its space."""
+
+    default: str
+    small: str
+    large: str
+
+
+@pytest.fixture(scope="module")
+def softmax() -> Softmax:
+    ctx = softmax_context()
+    step = softmax_step(256, ctx)
+    claim = next(claim for claim in claims(step.task, ctx, []) if claim.spec.name == step.rule_name)
+    default = repr(claim.rule.default(claim.match, ctx))
+    small, *_, large = [text for text in map(repr, space_of(claim.rule, claim.match, ctx)) if text != default]
+    return Softmax(default, small, large)
+
+
+def softmax_entry(columns: int, params: str, default: str) -> Entry:
     """What tuning the softmax of so many columns finds."""
     ctx = softmax_context()
     step = softmax_step(columns, ctx)
     meaning = meaning_of(step.task, step.rule_name, ctx)
     assert meaning is not None
-    return Entry(meaning, step.task.summary, params, DEFAULT, 1e-6, 5e-7, 2, 2)
+    return Entry(meaning, step.task.summary, params, default, 1e-6, 5e-7, 2, 2)
 
 
 def params_with(decision: Decision, columns: int, store: str = "off") -> str:
@@ -177,8 +197,8 @@ def params_with(decision: Decision, columns: int, store: str = "off") -> str:
 
 
 @pytest.fixture(scope="module")
-def decision() -> Decision:
-    meaning = softmax_entry(256, SMALL).meaning
+def decision(softmax: Softmax) -> Decision:
+    meaning = softmax_entry(256, softmax.small, softmax.default).meaning
     tensors, sizes = named_sizes(meaning.sizes)
     return Decision(
         rule=meaning.rule,
@@ -186,30 +206,31 @@ def decision() -> Decision:
         arch=meaning.arch,
         tensors=tensors,
         sizes={name: (size, size) for name, size in sizes.items()},
-        tree=SMALL,
+        tree=softmax.small,
     )
 
 
-def test_compilations_follow_a_decision_for_sizes_near_the_measured_ones(decision) -> None:
-    assert [params_with(decision, columns) for columns in (256, 500, 4096)] == [SMALL, SMALL, DEFAULT]
+def test_compilations_follow_a_decision_for_sizes_near_the_measured_ones(decision, softmax) -> None:
+    found = [params_with(decision, columns) for columns in (256, 500, 4096)]
+    assert found == [softmax.small, softmax.small, softmax.default]
 
 
 @pytest.mark.parametrize("change", [{"arch": "cpu of another"}, {"rule": "cpu.other"}, {"tree": "no such parameters"}])
-def test_what_a_decision_is_not_for_stays_with_the_rule(decision, change) -> None:
-    assert params_with(replace(decision, **change), 256) == DEFAULT
+def test_what_a_decision_is_not_for_stays_with_the_rule(decision, softmax, change) -> None:
+    assert params_with(replace(decision, **change), 256) == softmax.default
 
 
-def test_a_decision_for_another_version_is_not_followed_and_says_so(decision) -> None:
+def test_a_decision_for_another_version_is_not_followed_and_says_so(decision, softmax) -> None:
     with pytest.warns(PluginWarning, match=r"distilled for version '0\.0\.1' of its wheel, and '.*' is installed"):
-        assert params_with(replace(decision, version="0.0.1"), 256) == DEFAULT
+        assert params_with(replace(decision, version="0.0.1"), 256) == softmax.default
 
 
-def test_what_a_store_has_measured_comes_first(decision, tmp_path) -> None:
+def test_what_a_store_has_measured_comes_first(decision, softmax, tmp_path) -> None:
     path = tmp_path / "choices.sqlite"
-    Store(path).put([softmax_entry(256, DEFAULT)])
+    Store(path).put([softmax_entry(256, softmax.default, softmax.default)])
     with warnings.catch_warnings():
-        assert params_with(decision, 256, str(path)) == DEFAULT
-        assert params_with(decision, 500, str(path)) == SMALL
+        assert params_with(decision, 256, str(path)) == softmax.default
+        assert params_with(decision, 500, str(path)) == softmax.small
 
 
 FOLLOW = """
@@ -232,8 +253,11 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
-def test_a_store_becomes_a_wheel_whose_choices_are_taken_where_it_is_installed(store, tmp_path, install_wheel) -> None:
-    store.put([softmax_entry(columns, SMALL if columns <= 512 else LARGE) for columns in (128, 512, 2048)])
+def test_a_store_becomes_a_wheel_whose_choices_are_taken_where_it_is_installed(
+    store, softmax, tmp_path, install_wheel
+) -> None:
+    best = {columns: softmax.small if columns <= 512 else softmax.large for columns in (128, 512, 2048)}
+    store.put([softmax_entry(columns, params, softmax.default) for columns, params in best.items()])
     pack = tmp_path / "my_pack"
     done = CliRunner().invoke(main, ["tune", "distil", str(store.path), "-o", str(pack)])
     assert done.exit_code == 0, done.output
@@ -246,4 +270,6 @@ def test_a_store_becomes_a_wheel_whose_choices_are_taken_where_it_is_installed(s
     site = install_wheel(pack)
     command = [sys.executable, "-c", FOLLOW, "128", "300", "1500", "16384"]
     followed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(site)}, capture_output=True, text=True)
-    assert json.loads(followed.stdout) == [SMALL, SMALL, LARGE, DEFAULT], followed.stderr
+    assert json.loads(followed.stdout) == [softmax.small, softmax.small, softmax.large, softmax.default], (
+        followed.stderr
+    )

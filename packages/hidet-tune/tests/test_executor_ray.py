@@ -130,7 +130,8 @@ def test_nodes_that_are_lost_and_come_back_lose_nothing_that_was_found(cluster, 
     graph = rows(512, 768)
     report = hidet.tune(graph, budget=240, store=store, options=OPTIONS, executor="ray", progress=disturb)
     assert len(events) == 2
-    assert [(task.tried, task.points, task.refused) for task in report.tasks] == [(2, 2, ())] * 2
+    assert len(report.tasks) == 2
+    assert all(task.tried == task.points >= 2 and not task.refused for task in report.tasks)
     assert len(Store(Path(store)).entries()) == 2
     again = hidet.tune(graph, budget=60, store=store, options=OPTIONS, executor="ray")
     assert all(task.is_stored for task in again.tasks)
