@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from hidet.errors import PluginError
+import hidet
+from hidet.errors import OptionError, PluginError
+from hidet.graph.parser import parse_graph
 from hidet.plugins import PLUGIN_API, ExecutorSpec, use
+from hidet.plugins.host import load_registry
 from hidet.tuning.executor import executor_named
 from hidet.tuning.store import Store
 
@@ -115,3 +118,13 @@ def test_what_a_plugin_names_as_an_executor_has_to_be_callable() -> None:
 
     with use(Wrong) as registry, pytest.raises(PluginError, match=r"'wrong' is 3\.14.*, which cannot be called"):
         executor_named("wrong", registry)
+
+
+@pytest.mark.parametrize("kind", ["strategy", "executor"])
+def test_strategies_and_executors_are_options_where_tuning_is_asked_for_by_an_option(kind, tmp_path) -> None:
+    options = {"tune": "5s", "tune.store": str(tmp_path / "choices.sqlite"), f"tune.{kind}": "nobody's", "threads": 1}
+    graph = parse_graph(MODEL, load_registry().operators)
+    with pytest.raises(OptionError, match=f'tuning {kind} "nobody\'s" is unknown'):
+        hidet.compile(graph, target="cpu", options=options)
+    with pytest.raises(OptionError, match=f'tuning {kind} "nobody\'s" is unknown'):
+        hidet.tune(graph, target="cpu", options=options)

@@ -20,7 +20,7 @@ HIDET_API = 1
 
 
 def hidet_options() -> Iterable[OptionSpec]:
-    """Where choices are kept."""
+    """Where choices are kept, and how they are looked for."""
     return [
         OptionSpec(
             name="tune.store",
@@ -36,6 +36,20 @@ def hidet_options() -> Iterable[OptionSpec]:
             default=True,
             affects_cache=False,
             doc="whether tasks of sizes that were not measured take the choice for the nearest sizes that were",
+        ),
+        OptionSpec(
+            name="tune.strategy",
+            type=str,
+            default="halving",
+            affects_cache=False,
+            doc="how points of a space are searched: a strategy by name",
+        ),
+        OptionSpec(
+            name="tune.executor",
+            type=str,
+            default="local",
+            affects_cache=False,
+            doc="where programs are compiled and measured: an executor by name",
         ),
     ]
 

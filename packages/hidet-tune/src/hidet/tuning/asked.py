@@ -14,7 +14,7 @@ from hidet.tuning.executor import executor_named
 from hidet.tuning.session import Part, Session
 from hidet.tuning.store import Store, store_path
 from hidet.tuning.strategy import strategy_named
-from hidet.tuning.tuner import CANDIDATE_SECONDS, EXECUTOR, STRATEGY, tuning_store
+from hidet.tuning.tuner import CANDIDATE_SECONDS, tuning_store
 
 
 def tune_graph(graph: Graph, ctx: CompileContext, signature: Signature | None) -> CompiledGraph | None:
@@ -27,8 +27,8 @@ def tune_graph(graph: Graph, ctx: CompileContext, signature: Signature | None) -
         [Part(ImportedModel(graph, ctx, signature))],
         Store(tuning_store(given)),
         budget.left,
-        strategy=strategy_named(STRATEGY, ctx.registry),
-        make_executor=executor_named(EXECUTOR, ctx.registry),
+        strategy=strategy_named(str(ctx.option("tune.strategy")), ctx.registry),
+        make_executor=executor_named(str(ctx.option("tune.executor")), ctx.registry),
         level=ctx.options.search_level,
         candidate_seconds=CANDIDATE_SECONDS,
     )

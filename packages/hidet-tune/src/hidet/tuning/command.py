@@ -62,8 +62,8 @@ def tune_group() -> None:
     show_default=True,
     help="How many points are tried: 1 those that rules expect to be fast, 2 all.",
 )
-@click.option("--strategy", default="halving", show_default=True, help="How points are searched, by name.")
-@click.option("--executor", default="local", show_default=True, help="Where programs are measured, by name.")
+@click.option("--strategy", default="", metavar="NAME", help="How points are searched; by default 'halving'.")
+@click.option("--executor", default="", metavar="NAME", help="Where programs are measured; by default 'local'.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of HTML with all of it.")
 @json_option
 def run(

@@ -21,9 +21,6 @@ from hidet.tuning.session import Part, Session
 from hidet.tuning.store import Store, store_path
 from hidet.tuning.strategy import Strategy, strategy_named
 
-STRATEGY, EXECUTOR = "halving", "local"
-"""What is taken where none is named."""
-
 CANDIDATE_SECONDS = 10.0
 """What a trial may take, compilation and all, where nobody says otherwise."""
 
@@ -38,8 +35,8 @@ def tune(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     values: Mapping[str, Any] | None = None,
     store: str = "",
-    strategy: Strategy | str = STRATEGY,
-    executor: MakeExecutor | str = EXECUTOR,
+    strategy: Strategy | str = "",
+    executor: MakeExecutor | str = "",
     candidate_seconds: float = CANDIDATE_SECONDS,
     progress: Observe | None = None,
 ) -> TuneReport:
@@ -52,8 +49,10 @@ def tune(
     inputs, random ones where there are none. Choices are for these sizes, this machine and this number of threads.
     budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again.
     store: its file; "" is the option tune.store, HIDET_TUNE_STORE, or a file beside the kernel cache.
-    strategy: how points are searched: a name (`hidet plugins -v` lists them), or a strategy itself.
-    executor: where programs are compiled and measured: a name, or a function that makes an executor.
+    strategy: how points are searched: a name (`hidet plugins -v` lists them), or a strategy itself; "" is the option
+    tune.strategy.
+    executor: where programs are compiled and measured: a name, or a function that makes an executor; "" is the option
+    tune.executor.
     candidate_seconds: what a trial may take before it counts as one that never ends.
     progress: hears how far each task is (`hidet.tuning.Progress`); a `LiveTable` shows it.
     Ctrl-C ends the search: what was found is kept, and the model is compiled with it.
@@ -78,7 +77,10 @@ def tune(
     graphs: dict[Part, CompiledGraph] = {}
     for device in dict.fromkeys(part.device for part in parts):
         own = [part for part in parts if part.device == device]
-        registry = own[0].imported.ctx.registry
+        ctx = own[0].imported.ctx
+        registry = ctx.registry
+        strategy = strategy or str(ctx.option("tune.strategy"))
+        executor = executor or str(ctx.option("tune.executor"))
         session = Session(
             own,
             Store(path),
