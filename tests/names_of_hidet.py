@@ -1,0 +1,399 @@
+"""The public names of hidet 0.6 (the distribution `hidet` of other authors), and what became of each.
+
+`test_names_of_hidet` holds every row against the code, and `docs/coming-from-hidet.md` is printed from them
+(`python -m tests.names_of_hidet`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+PAGE = Path(__file__).parent.parent / "docs" / "coming-from-hidet.md"
+
+
+class State(StrEnum):
+    """What became of a name."""
+
+    ACTS = "acts"
+    WARNS = "accepted with a warning"
+    REFUSED = "refused with the replacement"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """path: from `hidet` on. use: statements that call it; empty where the test only asks whether it is there. note:
+    what differs, or what there is instead."""
+
+    path: str
+    state: State
+    use: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Names of one place, `path`. acts: a use each. present: what acts and is called by other tests, as parts of
+    kernels are. warns, refused: a use each, which warns or fails. missing: names, or names with what there is instead.
+    notes: what differs, by name. doc: a sentence about all."""
+
+    path: str
+    acts: dict[str, str] = field(default_factory=dict)
+    present: str = ""
+    warns: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    missing: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+    doc: str = ""
+
+    def names(self) -> Iterator[Name]:
+        """The rows, in the order of the states."""
+        unused = dict.fromkeys(self.present.split(), ""), dict.fromkeys(self.missing.split(), "")
+        uses = {State.ACTS: {**self.acts, **unused[0]}, State.WARNS: self.warns, State.REFUSED: self.refused}
+        for state, rows in {**uses, State.MISSING: unused[1]}.items():
+            for name, use in rows.items():
+                yield Name(f"{self.path}.{name}", state, use, self.notes.get(name, ""))
+
+
+SETUP = """
+import hidet, numpy, pickle, torch
+x = hidet.asarray([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
+i = hidet.asarray([[1, 2, 3], [4, 5, 6]], dtype="int32")
+one = hidet.asarray([7.0])
+s = hidet.symbol([2, 3])
+graph = hidet.trace_from(hidet.ops.relu(s) + 1.0)
+"""
+"""What uses may name beside the files of a temporary directory, where they run."""
+
+_TYPES = (
+    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 boolean complex64 "
+    "complex128 float8_e4m3 float8_e5m2"
+)
+
+GROUPS = (
+    Group(
+        "hidet",
+        acts={
+            "Tensor": "assert isinstance(x, hidet.Tensor)",
+            "FlowGraph": "assert isinstance(graph, hidet.FlowGraph)",
+            "empty": "hidet.empty([2, 3], dtype='float16', device='cpu')",
+            "zeros": "hidet.zeros([2, 3])",
+            "ones": "hidet.ones([2, 3])",
+            "full": "hidet.full([2, 3], 1.5)",
+            "randn": "hidet.randn([2, 3], mean=1.0, stddev=0.5)",
+            "randint": "hidet.randint(10, shape=[3])",
+            "symbol": "hidet.symbol(['n', 3], dtype='float32')",
+            "asarray": "hidet.asarray([1, 2], dtype='float32')",
+            "from_torch": "hidet.from_torch(torch.ones(2))",
+            "from_dlpack": "hidet.from_dlpack(torch.ones(2))",
+            "arange": "hidet.arange(0, 5, 2)",
+            "linspace": "hidet.linspace(0.0, 1.0, 5)",
+            "empty_like": "hidet.empty_like(x)",
+            "zeros_like": "hidet.zeros_like(x)",
+            "ones_like": "hidet.ones_like(x, dtype='int32')",
+            "full_like": "hidet.full_like(x, 2.0)",
+            "randn_like": "hidet.randn_like(x)",
+            "symbol_like": "hidet.symbol_like(x)",
+            "trace_from": "hidet.trace_from(hidet.ops.relu(s), inputs=[s])",
+            "symbol_var": "hidet.symbol_var('n')",
+            "script": "hidet.script",
+            "script_module": "hidet.script_module()",
+            **{name: f"hidet.zeros([2], dtype=hidet.{name})" for name in _TYPES.split()},
+            "__version__": "assert hidet.__version__",
+        },
+        present=(
+            "tfloat32 option ir utils graph runtime drivers driver cuda ops frontend torch onnx dtypes lang testing cli"
+        ),
+        missing=(
+            "Operator Module Task Device device save_graph load_graph save_compiled_graph load_compiled_graph "
+            "save_task load_task backend logging hip distributed ffi nn apps kernels"
+        ),
+        notes={
+            "save_compiled_graph": "`compiled.save(path)` of what `hidet.compile` gives",
+            "load_compiled_graph": "`hidet.load(path)`",
+            "Device": "`Tensor.device` is a text, `cpu` or `cuda:0`",
+            "tfloat32": "a type of kernels; tensors have none of it",
+            "hip": "a target is a wheel of its own; see [Targets](targets.md)",
+            "randn": "drawn by numpy's global generator, so that `numpy.random.seed` repeats them",
+        },
+    ),
+    Group(
+        "hidet.Tensor",
+        acts={
+            "shape": "assert x.shape == (2, 3)",
+            "dtype": "assert x.dtype.name == 'float32'",
+            "device": "assert x.device == 'cpu'",
+            "storage": "assert s.storage is None",
+            "trace": "assert s.trace is None",
+            "op": "assert hidet.ops.relu(s).op.name == 'relu'",
+            "size": "assert x.size == 6",
+            "nbytes": "assert x.nbytes == 24",
+            "tolist": "assert one.tolist() == [7.0]",
+            "item": "assert one.item() == 7.0",
+            "numpy": "assert x.numpy().shape == (2, 3)",
+            "torch": "assert x.torch().shape == (2, 3)",
+            "cpu": "x.cpu()",
+            "to": "x.to(dtype='float16', device='cpu')",
+            "to_device": "x.to_device('cpu')",
+            "astype": "x.astype('int32')",
+            "float": "assert i.float().dtype.name == 'float32'",
+            "copy": "assert x.copy() is not x",
+            "detach": "x.detach()",
+            "contiguous": "x.contiguous()",
+            "reshape": "assert x.reshape([3, 2]).shape == (3, 2)",
+            "squeeze": "assert x.reshape([1, 6]).squeeze(0).shape == (6,)",
+            "unsqueeze": "assert x.unsqueeze(0).shape == (1, 2, 3)",
+            "sum": "assert x.sum([1], keep_dim=True).shape == (2, 1)",
+            "mean": "assert x.mean(0).shape == (3,)",
+            "transpose": "assert x.transpose(0, 1).shape == (3, 2)",
+            "expand": "assert one.expand(4).shape == (4,)",
+            "masked_fill": "x.masked_fill(x < 0.0, 0.0)",
+            "signature": "assert 'float32' in x.signature()",
+            "is_symbolic": "assert s.is_symbolic()",
+            "__add__": "x + 1, 1 - x, x * x, x / 2, x % 2.0, x**2, x @ x.transpose(0, 1)",
+            "__and__": "i & 1, i | i, i ^ i, ~i, i << 1, i >> 1",
+            "__lt__": "x < 0.0, x <= x, x > 1.0, x >= x",
+            "__getitem__": "assert x[0, 1:, None].shape == (2, 1)",
+            "__iter__": "assert len(list(x)) == 2",
+            "__float__": "assert float(one) == 7.0 and int(one) == 7 and bool(one)",
+            "__dlpack__": "torch.from_dlpack(x)",
+        },
+        present="cuda",
+        missing=(
+            "layout copy_ copy_async cpu_async cuda_async view rearrange hip vcuda_ cuda_ vhip_ hip_ __index__ "
+            "__torch_function__"
+        ),
+        notes={
+            "layout": "elements always lie in row-major order",
+            "vcuda_": "nothing is converted to save memory: weights stay where they are",
+            "contiguous": "the tensor itself, which always is",
+        },
+    ),
+    Group(
+        "hidet.ops",
+        present=(
+            "matmul matmul_nt conv1d conv2d conv3d avg_pool2d avg_pool3d max_pool2d max_pool3d relu leaky_relu "
+            "sigmoid hardsigmoid clip relu6 prelu gelu silu hardswish logsigmoid celu hardshrink softplus "
+            "softsign tanhshrink softshrink softmax logsoftmax attention instance_norm layer_norm group_norm add "
+            "subtract multiply divide mod remainder pow maximum minimum atan2 logaddexp bitwise_and bitwise_or "
+            "bitwise_xor bitwise_left_shift bitwise_right_shift where clamp negative positive square floor ceil "
+            "round trunc sqrt rsqrt abs reciprocal exp expm1 log log2 log10 log1p erf bitwise_invert isfinite "
+            "isinf isnan sign sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh equal not_equal less "
+            "greater less_equal greater_equal logical_not logical_and logical_or logical_xor mean sum var min max "
+            "std prod argmin argmax all any cumsum squeeze unsqueeze flatten concat cast take reshape im2col "
+            "as_strided flip transpose broadcast pad tile split expand_dims gather index_select triu tril "
+            "permute_dims repeat_interleave roll full arange linspace tri"
+        ),
+        missing=(
+            "cuda_batch_matmul hip_batch_matmul matmul_x86 matmul_cublas einsum einops_rearrange conv1d_gemm "
+            "conv1d_transpose conv2d_channel_last conv2d_winograd conv2d_gemm conv2d_gemm_fp16 "
+            "conv2d_gemm_fp16_channel_last conv2d_gemm_image_transform conv2d_transpose conv2d_transpose_gemm "
+            "conv3d_gemm conv3d_transpose adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+            "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d softmin hardtanh batch_norm_infer "
+            "lp_norm real imag conj make_complex rearrange strided_slice view conv_pad meshgrid set_strided_slice "
+            "scatter_ scatter_add_ resize2d embedding_bag symmetric_quantize symmetric_dequantize barrier "
+            "transfer fused_operator all_reduce all_gather reduce_scatter wait_tensor"
+        ),
+        doc="`help(hidet.ops.NAME)` says what each takes.",
+    ),
+    Group(
+        "hidet.FlowGraph",
+        acts={
+            "inputs": "assert graph(x).shape == graph.outputs[0].shape == graph.inputs[0].shape",
+            "outputs": "assert len(graph.outputs) == 1",
+            "nodes": "assert [node.name for node in graph.nodes] == ['relu', 'add']",
+            "__call__": "assert graph(one.expand(3).reshape([1, 3]).expand(2, 3)).tolist()[0][0] == 8.0",
+            "forward": "(y,) = graph.forward([x])",
+            "dummy_inputs": "assert graph.dummy_inputs()[0].shape == (2, 3)",
+            "latency": "assert graph.latency(warmup=1, repeat=2) > 0",
+            "build": "compiled = graph.build()",
+            "__str__": "assert 'relu' in str(graph)",
+        },
+        present="cuda_graph",
+        missing="usage_count share_map draw hip_graph save load vcuda_ cuda_ vhip_",
+        notes={"draw": "`HIDET_DUMP=directory` writes the graph after every pass"},
+    ),
+    Group(
+        "hidet.graph",
+        acts={
+            "FlowGraph": "assert hidet.graph.FlowGraph is hidet.FlowGraph",
+            "trace_from": "hidet.graph.trace_from(hidet.ops.relu(s))",
+            "optimize": "hidet.graph.optimize(graph)",
+        },
+        missing=(
+            "tensor ops nn flow_graph frontend transforms Tensor Operator PassContext GraphPass "
+            "GraphPassInstrument GraphForwardContext GraphForwardInstrument GraphForwardBenchmarkInstrument "
+            "GraphForwardDebugInstrument Module asarray randn empty zeros ones symbol randint randn_like "
+            "empty_like zeros_like ones_like symbol_like full full_like from_numpy from_dlpack from_torch "
+            "load_graph save_graph forward_context quant"
+        ),
+    ),
+    Group(
+        "hidet.option",
+        acts={
+            "cache_dir": "hidet.option.cache_dir('.')",
+            "get_cache_dir": "hidet.option.get_cache_dir()",
+            "cache_operator": "hidet.option.cache_operator(True)",
+            "search_space": "hidet.option.search_space(0)",
+            "get_search_space": "assert hidet.option.get_search_space() == 0",
+        },
+        refused={
+            "parallel_build": "hidet.option.parallel_build(True)",
+            "parallel_tune": "hidet.option.parallel_tune()",
+            "num_local_workers": "hidet.option.num_local_workers(1)",
+            "save_lower_ir": "hidet.option.save_lower_ir(True)",
+            "runtime_check": "hidet.option.runtime_check(True)",
+        },
+        missing=(
+            "bench_config get_bench_config get_cache_operator get_parallel_build get_parallel_tune "
+            "fix_gpu_frequency_for_tuning is_fix_gpu_frequency_for_tuning get_num_local_workers get_save_lower_ir "
+            "debug_cache_tuning debug_enable_var_id debug_show_var_id debug_dump_graph_visual "
+            "debug_strict_broadcast_check debug_show_verbose_flow_graph get_runtime_check execution_mode "
+            "get_execution_mode parallel_k get_parallel_k hexcute_matmul get_hexcute_matmul is_option_exist "
+            "use_torch_stream is_use_torch_stream context current_context set_option get_option register_option "
+            "dump_options restore_options cuda cpu hip compile_server internal"
+        ),
+    ),
+    Group(
+        "hidet.torch.dynamo_config",
+        acts={
+            "use_tensor_core": "hidet.torch.dynamo_config.use_tensor_core(True)",
+            "use_cuda_graph": "hidet.torch.dynamo_config.use_cuda_graph(False)",
+            "print_input_graph": "hidet.torch.dynamo_config.print_input_graph(False)",
+            "dump_graph_ir": "hidet.torch.dynamo_config.dump_graph_ir('dumped')",
+            "correctness_report": "hidet.torch.dynamo_config.correctness_report(False)",
+            "use_attention": "hidet.torch.dynamo_config.use_attention(True)",
+            "reset": "hidet.torch.dynamo_config.reset()",
+        },
+        present="search_space",
+        refused={
+            "use_fp16": "hidet.torch.dynamo_config.use_fp16(True)",
+            "use_fp16_reduction": "hidet.torch.dynamo_config.use_fp16_reduction(True)",
+            "steal_weights": "hidet.torch.dynamo_config.steal_weights(True)",
+            "parallel_k": "hidet.torch.dynamo_config.parallel_k('search')",
+        },
+        notes={"use_attention": "attention is recognised always; False is refused"},
+    ),
+    Group(
+        "hidet.frontend",
+        missing="from_onnx from_torch",
+        notes={"from_onnx": "`hidet.onnx.from_onnx`", "from_torch": '`torch.compile(backend="hidet")`'},
+    ),
+    Group(
+        "hidet.lang",
+        present=(
+            "attrs attr script script_module tensor tensor_pointer as_tensor_pointer register_tensor "
+            "shared_tensor grid printf cast view deref address bitwise_not asm spatial repeat auto_map "
+            "row_spatial row_repeat col_spatial col_repeat TaskMapping DeclareScope meta types mapping layout "
+            "cuda cpu void i1 u1 i2 u2 i4 u4 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 bf16 tf32 f16x2 float16x2 "
+            "bfloat16x2 f32x2 float32x2 void_p int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 "
+            "float64 boolean bfloat16 tfloat32 float8_e4m3 float8_e5m2 tensor_type"
+        ),
+        missing=(
+            "range BaseType DataType TensorType PointerType VoidType ReferenceType data_type Expr Var Dereference "
+            "DataLayout ForStmtAttr Function __builtin_assume"
+        ),
+        notes={"range": "Python's own in a script, with start and step"},
+    ),
+    Group(
+        "hidet.lang.cuda",
+        present=(
+            "threadIdx blockIdx blockDim gridDim this_cluster dynamic_shared_memory syncthreads syncthreads_and "
+            "syncthreads_count syncthreads_or syncwarp MmaConfig mma_sync ldmatrix cvta_generic_to_shared "
+            "cp_async cp_async_commit_group cp_async_wait_group cp_async_wait_all load store nano_sleep "
+            "atomic_add atomic_sub atomic_min atomic_max atomic_exchange atomic_cas shfl_sync shfl_up_sync "
+            "shfl_xor_sync shfl_down_sync acquire_lock release_lock acquire_seq_semaphore release_seq_semaphore "
+            "WgmmaConfig wgmma_async make_wgmma_desc wgmma_fence wgmma_commit_group wgmma_wait_group "
+            "register_tensor shared_tensor setmaxnreg contexts"
+        ),
+        missing="set_kernel_max_dynamic_smem_bytes memcpy memcpy_async fast_intdiv fast_intmod cublas",
+    ),
+    Group(
+        "hidet.ir",
+        present="stmt func",
+        missing=(
+            "IRModule Function type functors builders layout mapping task polinomial compute dtypes primitives "
+            "Node BaseType TensorType DataType FuncType VoidType PointerType TensorPointerType data_type "
+            "tensor_type tensor_pointer_type Expr Var Constant DataLayout TaskMapping Stmt TensorNode ScalarNode "
+            "FunctionBuilder StmtBuilder Task save_task load_task infer_type"
+        ),
+        doc="The thread IR; its classes are others, and its text form parses back. See [Thread IR](ir.md).",
+    ),
+    Group("hidet.drivers", present="build_ir_module", missing="build_task build_task_batch build_ir_module_batch"),
+    Group("hidet.driver", present="build_ir_module"),
+    Group(
+        "hidet.runtime",
+        missing=(
+            "BackendException Storage CompiledModule CompiledFunction CompiledTask CompiledGraph "
+            "load_compiled_module load_compiled_task load_compiled_graph save_compiled_graph storage"
+        ),
+    ),
+    Group(
+        "hidet.utils",
+        acts={
+            "assert_close": "hidet.utils.assert_close(x, x)",
+            "same_list": "assert hidet.utils.same_list([1], [1])",
+            "prod": "assert hidet.utils.prod([2, 3]) == 6",
+            "benchmark_func": "hidet.utils.benchmark_func(lambda: None, warmup=0, number=1, repeat=1)",
+            "benchmark": "hidet.utils.benchmark.benchmark_func(lambda: None, warmup=0, number=1, repeat=1)",
+        },
+        missing="netron cdiv gcd lcm factorize Timer cache_dir cache_file clear_op_cache clear_cache_dir",
+    ),
+    Group(
+        "hidet.testing",
+        missing=(
+            "models check_unary check_unary_dynamic check_binary check_binary_dynamic check_ternary "
+            "check_torch_unary check_torch_binary check_module assert_torch_allclose capture_stdout "
+            "device_to_torch benchmark_func"
+        ),
+    ),
+    Group(
+        "hidet.cuda",
+        present=(
+            "available device_count synchronize properties compute_capability set_device current_device "
+            "memory_info Stream ExternalStream Event stream current_stream default_stream"
+        ),
+        missing="malloc free memcpy memset cublas cudnn graph profiler_start profiler_stop",
+        notes=dict.fromkeys(("malloc", "free"), "`hidet.empty(shape, device='cuda')`"),
+    ),
+)
+
+
+def names() -> list[Name]:
+    """Every row."""
+    return [name for group in GROUPS for name in group.names()]
+
+
+_HEAD = """# Coming from hidet 0.6
+
+What became of the public names of the distribution `hidet`, which has the same module name. Every row is tested: a name
+that acts is there and is called, one that warns or is refused says what to use instead.
+
+"""
+
+
+def page() -> str:
+    """The text of `docs/coming-from-hidet.md`."""
+    counts = {state: sum(name.state is state for name in names()) for state in State}
+    total = sum(counts.values())
+    lines = ["| state | names |", "|---|---|"]
+    lines += [f"| {state} | {count} of {total} |" for state, count in counts.items()]
+    for group in GROUPS:
+        lines += ["", f"## `{group.path}`", *([group.doc] if group.doc else []), ""]
+        rows = list(group.names())
+        for state in State:
+            plain = [name.path.rpartition(".")[2] for name in rows if name.state is state]
+            if plain:
+                lines.append(f"{state.capitalize()}: {', '.join(f'`{name}`' for name in plain)}.\n")
+        told = [name for name in rows if name.note]
+        if told:
+            lines += ["| name | now |", "|---|---|"]
+            lines += [f"| `{name.path.rpartition('.')[2]}` | {name.note} |" for name in told]
+    return _HEAD + "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
