@@ -17,6 +17,22 @@ if importlib.util.find_spec("hypothesis") is not None:
     settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with the marker gpu are skipped where there is no device."""
+    on_device = [item for item in items if item.get_closest_marker("gpu")]
+    if on_device and not _has_device():
+        for item in on_device:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def _has_device() -> bool:
+    try:
+        import hidet.cuda
+    except ImportError:
+        return False
+    return bool(hidet.cuda.available())
+
+
 def pytest_collection_finish() -> None:
     """Keep the tests themselves out of the cycle collector: with thousands of them, a collection takes seconds."""
     gc.collect()

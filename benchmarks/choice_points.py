@@ -15,7 +15,7 @@ from benchmarks.choice_cases import DTYPES, Case
 from hidet import dims
 from hidet.compiler.modules import compile_module
 from hidet.context import CompileContext
-from hidet.errors import ScheduleError
+from hidet.errors import CompileError, ScheduleError
 from hidet.fusion.fuse import fuse
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -134,13 +134,23 @@ def memory_of(points: Points, case: Case, ctx: CompileContext, seed: int = 0) ->
     return kept
 
 
-def compile_points(points: Points, ctx: CompileContext) -> int:
-    """Put the machine code of all programs into the kernel cache; how many there are."""
-    modules = [step.program.module for step in points.steps[:-1]]
-    modules += [_timed_module(point.program, ctx) for point in points.points]
-    for module in modules:
-        compile_module(module, ctx, loads_at_first_call=True)
-    return len(modules)
+def compile_points(points: Points, ctx: CompileContext) -> Points:
+    """The points with those left away, as failed, whose programs do not compile; the machine code of all others is in
+    the kernel cache. CompileError for the default, and for what makes its inputs."""
+    for step in points.steps[:-1]:
+        compile_module(step.program.module, ctx, loads_at_first_call=True)
+    compiled: list[Point] = []
+    failed = list(points.failed)
+    for point in points.points:
+        try:
+            compile_module(_timed_module(point.program, ctx), ctx, loads_at_first_call=True)
+        except CompileError as error:
+            if point is points.points[0]:
+                raise
+            failed.append(f"{point.params}: {error.message}")
+        else:
+            compiled.append(point)
+    return replace(points, points=tuple(compiled), failed=tuple(failed))
 
 
 def timers_of(points: Points, memory: Sequence[Array], ctx: CompileContext) -> list[Timer]:
@@ -302,10 +312,14 @@ class Reference:
 
 def reference_of(case: Case, device: str, seed: int = 0) -> Reference:
     """A case's result by torch."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case.dtype == "tf32"
     inputs = case.inputs(seed, device)
-    eager = _numpy(case.compute(*inputs).contiguous().cpu())
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    is_tf32, before = case.dtype == "tf32", torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if is_tf32 else "highest")
+    try:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=is_tf32):
+            eager = _numpy(case.compute(*inputs).contiguous().cpu())
+    finally:
+        torch.set_float32_matmul_precision(before)
     exact = case.compute(*(x.double() for x in inputs)).contiguous().cpu().numpy()
     return Reference(eager, exact, max(1, case.multiply_adds // max(1, exact.size)))
 

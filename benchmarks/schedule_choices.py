@@ -144,7 +144,7 @@ def row_of(
 
 def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: float) -> ChoiceRow:
     """Check and time the points of a case. seconds: for each point."""
-    made = points_of(case, ctx, most)
+    made = compile_points(points_of(case, ctx, most), ctx)
     memory, reference = memory_of(made, case, ctx), reference_of(case, ctx.target.device)
     timers = timers_of(made, memory, ctx)
     wrong: list[str] = []
@@ -182,7 +182,7 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
 def compile_case(case: Case, target: str, options: dict[str, Any], most: int | None) -> int:
     """Fill the kernel cache with a case's programs, in a process of its own; how many there are."""
     ctx = make_context(target, options)
-    return compile_points(points_of(case, ctx, most), ctx)
+    return len(compile_points(points_of(case, ctx, most), ctx).points)
 
 
 def compiled_cases(

@@ -73,3 +73,18 @@ def test_points_compile_and_fit_into_a_block(text: str, arch: str) -> None:
     for (rule, params, source), cubin in zip(found, cubins, strict=True):
         for kernel in source.kernels:
             assert (kernel.shared_bytes or 0) + cubin.usage[kernel.symbol].shared_bytes <= most, (rule, params)
+
+
+def test_blocks_whose_warps_move_registers_have_a_multiprocessor_alone() -> None:
+    """Two stages leave shared memory for two blocks of 128 x 256, which have no registers for them."""
+    ctx = make_context("cuda:sm_90a", {"cache": False})
+    graph = run_graph_passes(parse_graph(PRODUCT, ctx.registry.operators), ctx)
+    task = fuse(graph, ctx).tasks[-1]
+    claim = next(claims(task, ctx, []))
+    knobs = [
+        (str(knobs["tile"]), knobs["stages"], params)
+        for knobs, params in space_of(claim.rule, claim.match, ctx).points()
+    ]
+    (params,) = {p for tile, stages, p in knobs if tile == "128x256x64 by TMA" and stages == 2 and p.split_k == 1}
+    module = block_launches(build(Choice(claim.spec.name, claim.rule, claim.match, params), ctx).program.module)
+    assert compile_cubins(list(ctx.target.sources(module)), "sm_90a")  # type: ignore[attr-defined]

@@ -12,7 +12,6 @@ from hidet.plugins.host import load_registry
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not hidet.cuda.available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings(f"ignore::{HidetWarning.__module__}.HidetWarning"),
 ]
 

@@ -9,6 +9,7 @@ from hidet.cuda.schedules.product_tiles import GEMV_TILES
 from hidet.cuda.schedules.tiling import resident_blocks, unaligned
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import lower_pipeline
+from hidet.cuda.tile.stages import MOVED_REGISTERS
 from hidet.dims import Dim
 from hidet.gpu.schedules.product import ALIGN
 from hidet.gpu.schedules.product_kernel import ProductKernel
@@ -87,8 +88,10 @@ class MatrixUnitLaunches:
         """A persistent, warp-specialized kernel that computes `count` tiles, and its launch: as many blocks as the
         device holds at most."""
         pipeline = lower_pipeline(tiled)
-        resident = resident_blocks(pipeline.shared_bytes, pipeline.threads, self.launches.target)
         function = pipeline.function
+        # Warps that move registers between each other have all of a multiprocessor.
+        is_alone = MOVED_REGISTERS in function.attributes
+        resident = 1 if is_alone else resident_blocks(pipeline.shared_bytes, pipeline.threads, self.launches.target)
         if resident > 1:
             # Else the assembler takes so many registers that fewer blocks fit, and the others start when those end.
             function = replace(function, attributes=(*function.attributes, ("min_blocks", resident)))
