@@ -158,6 +158,12 @@ def test_infinities_and_nan_reach_only_their_neighbours() -> None:
     assert_compiles_right(lambda g, x, w: g.emit("conv", x, w, padding=1), x, w, parameters=(1,))
 
 
+def test_an_image_and_filters_that_are_both_turned_share_a_function() -> None:
+    """With more rows than work items pack filters for, and filters that are no parameters."""
+    x, w = random_array(1, 16, 24, 24), random_array(20, 16, 1, 1)
+    assert_compiles_right(lambda g, x, w: g.emit("conv", x, w), x, w)
+
+
 def test_layers_of_a_network_share_kernels() -> None:
     """Sizes, strides and numbers of channels are run-time parameters."""
 

@@ -50,8 +50,10 @@ class EntryBuilder:
         self._stmts.append(stmt)
 
     def add(self, functions: Iterable[Function]) -> None:
-        """Functions of the program: kernels, and what they call."""
-        self._functions += functions
+        """Functions of the program: kernels, and what they call; those that several of them share once."""
+        for function in functions:
+            if not any(function is added for added in self._functions):
+                self._functions.append(function)
 
     def record(self, kernel: HigherIR) -> None:
         """Keep what a kernel is lowered from, for dumps and the verifier."""

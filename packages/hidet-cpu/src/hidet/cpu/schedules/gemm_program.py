@@ -29,8 +29,7 @@ class ProgramBuilder(EntryBuilder):
         self, function: Function, pointers: Sequence[Expr], scope: KernelScope, grid: Sequence[Dim], cost: Dim
     ) -> None:
         """Run a kernel of (`pointers`, sizes of `scope`); `cost` in nanoseconds of one grid index."""
-        if not any(function is added for added in self._functions):
-            self._functions.append(function)
+        self.add((function,))
         sizes = [self.size(dim) for dim in scope.arguments]
         extents = tuple(self.size(extent) for extent in grid)
         self.run(Launch(function.name, extents, (*pointers, *sizes), cost=self.size(cost)))
