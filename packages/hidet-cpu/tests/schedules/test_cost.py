@@ -167,6 +167,23 @@ def test_columns_of_a_single_vector_get_a_tile_of_more_rows_that_has_enough_sums
     assert claim.rule.default(claim.match, ctx).tile == RegisterTile(12, 1)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "is_gemv"),
+    [(1, 4096, 4096, True), (3, 1000, 640, True), (15, 2355, 17, False), (200, 300, 400, False)],
+)
+def test_few_rows_are_a_gemv_unless_sums_are_short(m, n, k, is_gemv) -> None:
+    ctx = make_context("cpu:znver5")
+    claim = claim_of(matmul(m, n, k), ctx)
+    assert claim.rule.default(claim.match, ctx).is_gemv == is_gemv
+
+
+@pytest.mark.parametrize(("queries", "vectors"), [(512, 4), (128, 4), (64, 4), (72, 4), (41, 2), (110, 2)])
+def test_a_block_has_as_many_queries_as_leave_few_lanes_without_any(queries, vectors) -> None:
+    ctx = make_context("cpu:znver5")
+    claim = claim_of(attention(2, queries), ctx)
+    assert claim.rule.default(claim.match, ctx).vectors == vectors
+
+
 def test_the_shortlist_begins_with_what_the_model_expects_to_be_fastest() -> None:
     ctx = make_context("cpu:znver5", {"threads": 1})
     claim = claim_of(packed(600, 100, 300), ctx)

@@ -20,10 +20,13 @@ from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
+from hidet.target.constants import DeviceConstants
 
 # Keys scored at a time: scores of 64 queries take 32 KiB of the first-level cache.
 KEY_BLOCK = 128
 _KEYS = (64, 128, 256, 512)
+# How much faster fewer vectors of queries have to be by the cost model.
+_CLEARLY = 1.06
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
         )
 
     def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> AttentionParams:
-        """Scores that fit into the first-level cache, and copies that save more than they cost."""
+        """Scores that fit into the first-level cache, copies that save more than they cost, and as many queries
+        together as the cost model does not expect to be clearly slower than fewer."""
         problem = match.data
         vectors = _shape(problem, ctx).vectors
         if is_decode(problem):
@@ -75,16 +79,22 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
             is_worth_packing(problem, place, extent)
             for place, extent in ((problem.k, problem.depth), (problem.v, problem.width))
         ]
-        return AttentionParams(KEY_BLOCK, vectors, *copies)
+        chosen = AttentionParams(KEY_BLOCK, vectors, copies[0], copies[1])
+        # Fewer vectors waste less of the last block of queries.
+        constants = cpu_target(ctx).published_constants()
+        least = _seconds(problem, chosen, constants, 1, ctx) / _CLEARLY
+        for fewer in sorted(_shape(problem, ctx).rows, reverse=True)[1:]:
+            params = replace(chosen, vectors=fewer)
+            expected = _seconds(problem, params, constants, 1, ctx)
+            if expected < least:
+                chosen, least = params, expected
+        return chosen
 
     def predict(self, match: Match[AttentionProblem], params: AttentionParams, ctx: CompileContext) -> float | None:
         """By the model of `cost_attention`."""
-        problem, constants = match.data, known_constants(ctx)
+        constants = known_constants(ctx)
         assert constants is not None
-        shape = _of_vectors(_shape(problem, ctx), params.vectors)
-        threads = ctx.options.threads or constants.cores
-        copies = (params.copies_k, params.copies_v)
-        return attention_seconds(problem, shape, params.keys, copies, constants, threads)
+        return _seconds(match.data, params, constants, ctx.options.threads or constants.cores, ctx)
 
     def build(self, match: Match[AttentionProblem], params: AttentionParams, ctx: CompileContext) -> Program:
         """Kernels that copy k and v where that pays, and one that does the rest."""
@@ -102,6 +112,14 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
         program.add(kernel.called)
         program.launch(kernel.function, list(pointers.values()), kernel.scope, kernel.grid, kernel.cost)
         return program.program()
+
+
+def _seconds(
+    problem: AttentionProblem, params: AttentionParams, constants: DeviceConstants, threads: int, ctx: CompileContext
+) -> float:
+    shape = _of_vectors(_shape(problem, ctx), params.vectors)
+    copies = (params.copies_k, params.copies_v)
+    return attention_seconds(problem, shape, params.keys, copies, constants, threads)
 
 
 def _of_vectors(shape: TileShape, vectors: int) -> TileShape:

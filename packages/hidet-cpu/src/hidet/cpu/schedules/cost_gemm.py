@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hidet.cpu.schedules.gemm_blocking import Blocking, Extents, blocking_of
+from hidet.cpu.schedules.gemm_blocking import Blocking, Extents, Item, blocking_of
 from hidet.cpu.schedules.gemm_choice import GemmParams
 from hidet.cpu.schedules.gemm_tile import EDGE_ROWS, TileShape
 from hidet.cpu.schedules.pack import Order
@@ -27,6 +27,8 @@ from hidet.target.constants import DeviceConstants
 # Cycles of a call of a tile's function, of each sum that it writes, and reads again in a later chunk, and of each
 # vector that is stored to the result.
 _CALL, _LEFT, _CONTINUED, _FINISHED = 25.0, 1.0, 1.0, 3.0
+# Cycles of finding a row under a tap, and where there are more rows than general registers keep the addresses of.
+_POINTER, _POINTERS, _SPILLED = 1.0, 8, 3.0
 # Cycles of a work item, of a column group of it, and of an entry of its table: of a matrix, or of an image.
 _ITEM, _GROUP, _ROW, _TAP = 150.0, 40.0, 3.0, 5.0
 # Cycles of packing an element: squares that are transposed in registers, vectors that are copied, and single elements.
@@ -70,6 +72,12 @@ def gemm_seconds(
         return model.before(is_packed=False) + model.dots(params.item.groups)
     is_packed = operands.order is not None and not params.is_packed_on_the_way
     return model.before(is_packed=is_packed) + model.tiles(blocking_of(shape, extents, params.item))
+
+
+def item_count(extents: Extents, shape: TileShape, item: Item) -> int:
+    """Work items of the kernel that multiplies by register tiles."""
+    row_blocks = _ceil(known(extents.rows), item.tiles * shape.rows)
+    return known(extents.problems) * row_blocks * _ceil(_ceil(known(extents.columns), shape.columns), item.groups)
 
 
 def fma_rate(constants: DeviceConstants, dtype: DType) -> float:
@@ -165,7 +173,8 @@ class _Model:
                 sums = rows * vectors
                 reads = (rows + vectors + 1) / 2 * self.cycle
                 step = max(sums * self.vector, self.constants.fma_latency, reads)
-                calls = chunks * _CALL + sums * (chunks * _LEFT + (chunks - 1) * _CONTINUED + _FINISHED)
+                calls = chunks * _CALL + self.taps * (rows * _POINTER + max(0, rows - _POINTERS) * _SPILLED)
+                calls += sums * (chunks * _LEFT + (chunks - 1) * _CONTINUED + _FINISHED)
                 if shape.vectors > _WIDEST and groups == 1 and self.columns % shape.lanes:
                     calls += _RAGGED
                 total += groups * count * (self.steps * step + calls * self.cycle)

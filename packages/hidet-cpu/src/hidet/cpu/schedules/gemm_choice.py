@@ -10,7 +10,7 @@ from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_spec import Gemm
 from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, tile_knob, tile_shape
-from hidet.cpu.schedules.gemv import can_be_gemv, gemv_groups, is_skinny, launch_gemv
+from hidet.cpu.schedules.gemv import can_be_gemv, gemv_groups, launch_gemv
 from hidet.cpu.target import CpuTarget
 from hidet.dtypes import DType
 from hidet.schedule.space import Constraint, Knob, Space
@@ -46,13 +46,13 @@ def default_params(
     source: DType,
     extents: Extents,
     tile: RegisterTile,
-    *,
     is_packed_on_the_way: bool,
+    *,
+    is_gemv: bool,
 ) -> GemmParams:
     """Good parameters for a tile of sums of type `dtype`. source: type of the columns as they lie."""
     shape = tile_shape(target, dtype, tile)
     item = choose_item(shape, target.cpu.l1_bytes, extents)
-    is_gemv = can_be_gemv(extents) and is_skinny(extents.rows)
     if is_gemv:
         item = replace(item, groups=gemv_groups(shape, extents.run, source))
     return GemmParams(tile, item, is_packed_on_the_way, is_gemv)
