@@ -156,7 +156,8 @@ class Stopwatch:
     """Stands for the measuring process: a call of `square` takes a microsecond a repetition.
 
     failures: what becomes of candidates, by how often they repeat. asked: (candidate, rounds, seed) of each trial, None
-    for the default alone. announced: candidates by how often they repeat. on_run: called before each trial.
+    for the default alone. sizes: of their inputs. announced: candidates by how often they repeat. on_run: called
+    before each trial.
     """
 
     device = "a stopwatch"
@@ -165,6 +166,7 @@ class Stopwatch:
         self.failures: dict[int, str] = {}
         self.asked: list[tuple[int | None, int, int]] = []
         self.announced: list[list[int | None]] = []
+        self.sizes: list[int] = []
         self.on_run: Callable[[], object] = int
 
     def __call__(self, settings: Settings, seconds: float) -> Stopwatch:
@@ -183,6 +185,7 @@ class Stopwatch:
     def run(self, trial: Trial, most: float | None = None) -> Outcome:
         self.on_run()
         repeats = None if trial.candidate is None else trial.candidate.arguments[1]
+        self.sizes.append(trial.memory.inputs[0].elements)
         self.asked.append((repeats, trial.rounds, trial.seed))
         if repeats in self.failures:
             return Outcome(failure=self.failures[repeats])
@@ -235,6 +238,21 @@ def test_a_trial_that_the_budget_ends_leaves_the_best_so_far(rule, store, stopwa
     stopwatch.asked.clear()
     assert tuned(store).tasks[0].params == repr(BEST), "the search goes on, with the best so far first"
     assert stopwatch.asked[:3] == [(None, 3, 0), (60, 3, 0), (60, 3, 0)]
+
+
+def test_tasks_that_seem_to_take_long_are_measured_first(rule, store, stopwatch) -> None:
+    tuned(store, 256, 65536, 4096)
+    assert stopwatch.sizes[:3] == [65536, 4096, 256]
+
+
+def test_a_task_whose_first_candidate_found_no_time_is_not_in_the_store(rule, store, stopwatch) -> None:
+    def end() -> None:
+        if stopwatch.asked:
+            raise TimeoutError
+
+    stopwatch.on_run = end
+    assert tuned(store).tasks[0].note == "the budget was spent before it was measured"
+    assert Store(Path(store)).entries() == []
 
 
 def test_another_machine_is_refused(store) -> None:

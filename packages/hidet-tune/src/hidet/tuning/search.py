@@ -46,8 +46,11 @@ class TaskSearch:
     tried: set[int] = field(default_factory=set)
     _finished: int = 0
 
-    def run(self, strategy: Strategy, history: History) -> Entry:
-        """What is best, as far as time allows. history: what strategies have learned, and learn from this search."""
+    def run(self, strategy: Strategy, history: History) -> Entry | None:
+        """What is best, as far as time allows; None where nothing was tried.
+
+        history: what strategies have learned, and learn from this search.
+        """
         self.tell()
         subject, sizes = self.subject, sizes_of(self.subject.task)
         points = [candidate.point for candidate in subject.candidates]
@@ -67,14 +70,15 @@ class TaskSearch:
         self._finished = self.level if self.has_time() else 0
         return self.entry(min((each for each in (best, *earlier) if each in self.found), key=self._ratio, default=None))
 
-    def entry(self, best: int | None = None) -> Entry:
-        """What is known of the task now. best: the candidate that was chosen; None is the best that was measured.
+    def entry(self, best: int | None = None) -> Entry | None:
+        """What is known of the task now; None where nothing was tried.
 
-        It is used where it stands a last comparison, for which a moment is taken even when the time is over.
+        best: the candidate that was chosen; None is the best that was measured. It is used where it stands a last
+        comparison, for which a moment is taken even when the time is over.
         """
         subject = self.subject
-        if not self.tried and subject.known is not None:
-            return subject.known
+        if not self.tried:
+            return None
         if best is None:
             best = min(self.found, key=self._ratio, default=None)
         default = subject.default_params

@@ -36,6 +36,10 @@ from hidet.tuning.strategy_history import History
 from hidet.tuning.subjects import Subject, subject_of, tasks_of
 from hidet.tuning.trial import settings_of
 
+_LEARNING = 0.3
+"""Of the time for the search, at most, to learn how long tasks take by default."""
+_FEWEST = 8
+"""Candidates that the time of a task is enough for, or there is none for the tasks behind it."""
 _MODEL_ROUNDS = 7
 _MODEL_TURN = 0.05
 """Seconds of calls in a turn of the model, at least one call."""
@@ -173,34 +177,38 @@ class Session:
 
     def _search(self, subjects: Sequence[Subject], executor: Executor, end: float) -> None:
         """Measure tasks, those first that the model spends most time in."""
-        if time.monotonic() < end:
-            executor.announce([default_trial(subject) for subject in subjects])
-        for subject in subjects:
-            self._measure_default(subject, executor, end)
-        left = sorted((s for s in subjects if s.seconds), key=lambda subject: -subject.share)
+        left = self._measure_defaults(subjects, executor, end)
+        total = sum(subject.share for subject in left)
         for number, subject in enumerate(left):
             rest = sum(other.share for other in left[number:])
             now = time.monotonic()
             if now >= end:
                 self._reports[subject.task.key] = subject.report(note=_NO_TIME)
                 continue
-            share = subject.share / sum(other.share for other in left)
-            progress = Progress(number + 1, len(left), subject.report(), share, self._end)
-            search = TaskSearch(
-                subject,
-                executor,
-                now + (end - now) * subject.share / rest,
-                self._level,
-                tell=partial(self._tell, subject, progress),
-            )
+            # Less than for a few candidates would be lost.
+            part = max((end - now) * subject.share / rest, _FEWEST * subject.trial_seconds)
+            progress = Progress(number + 1, len(left), subject.report(), subject.share / total, self._end)
+            tell = partial(self._tell, subject, progress)
+            search = TaskSearch(subject, executor, min(now + part, end), self._level, tell)
             try:
-                entry = search.run(self._strategy, History(self._store.path))
+                self._keep(subject, search.run(self._strategy, History(self._store.path)))
             except KeyboardInterrupt:
                 # What was measured so far is not lost. Who cannot wait a moment presses again.
                 self._keep(subject, search.entry())
                 raise
-            self._keep(subject, entry)
             self._progress(replace(progress, task=self._reports[subject.task.key], is_done=True))
+
+    def _measure_defaults(self, subjects: Sequence[Subject], executor: Executor, end: float) -> list[Subject]:
+        """Learn how long tasks take by default, those first that seem to take long, for a part of the time. Returns
+        those for which that is known, the largest shares of the model first; the others have reports."""
+        order = sorted(subjects, key=lambda subject: -subject.expected)
+        now = time.monotonic()
+        until = now + _LEARNING * (end - now)
+        if order and now < until:
+            executor.announce([default_trial(subject) for subject in order])
+        for subject in order:
+            self._measure_default(subject, executor, until)
+        return sorted((subject for subject in order if subject.seconds), key=lambda subject: -subject.share)
 
     def _tell(self, subject: Subject, progress: Progress) -> None:
         """How far the search of a task is."""
@@ -211,19 +219,23 @@ class Session:
 
     def _measure_default(self, subject: Subject, executor: Executor, end: float) -> None:
         """Learn how long a task takes with its default; a report where that cannot be."""
-        now = time.monotonic()
-        note = _NO_TIME
+        now, note = time.monotonic(), _NO_TIME
         if now < end:
             try:
                 outcome = executor.run(default_trial(subject), end - now)
                 subject.seconds = statistics.median(outcome.default_seconds) if not outcome.failure else 0.0
+                subject.trial_seconds = time.monotonic() - now
                 note = f"its default program cannot be measured: {outcome.failure}"
             except TimeoutError:
                 note = _NO_TIME
         if not subject.seconds:
             self._reports[subject.task.key] = subject.report(note=note)
 
-    def _keep(self, subject: Subject, entry: Entry) -> None:
+    def _keep(self, subject: Subject, entry: Entry | None) -> None:
+        """Keep what a search has found; None for one that had no time."""
+        if entry is None:
+            self._reports[subject.task.key] = subject.report(note=_NO_TIME)
+            return
         self._before[entry.meaning] = subject.before
         self._is_outdated |= entry.params != subject.before
         self._found.append(entry)

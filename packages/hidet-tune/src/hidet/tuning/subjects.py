@@ -20,7 +20,7 @@ from hidet.schedule.claims import claims
 from hidet.schedule.rule import Choice
 from hidet.schedule.select import ScheduledTask
 from hidet.schedule.shared_programs import build
-from hidet.schedule.shortlist import SearchLevel, shortlist
+from hidet.schedule.shortlist import SearchLevel, predicted, shortlist
 from hidet.schedule.task import Task, TaskKey
 from hidet.tuning.choose import chosen_entry
 from hidet.tuning.meaning import Meaning, is_stable, meaning_of
@@ -47,10 +47,11 @@ class Candidate:
 class Subject:
     """A task that is tuned, in which programs are built when they are asked for.
 
-    choice: its rule with the default parameters. seconds: of a call with them, 0.0 until that was measured. refused:
-    why candidates cannot be used, by their texts. start: of the tuning, by `time.monotonic`; trials: measurements in
-    order. known: what an earlier tuning has found, as far as it came. before: the parameters that a compilation takes
-    before this search, of the nearest sizes where these were not measured.
+    choice: its rule with the default parameters. expected: seconds that the model spends in it, as a guess. seconds: of
+    a call with the default, 0.0 until that was measured. trial_seconds: what measuring that took, compilation and all.
+    refused: why candidates cannot be used, by their texts. start: of the tuning, by `time.monotonic`; trials:
+    measurements in order. known: what an earlier tuning has found, as far as it came. before: the parameters that a
+    compilation takes before this search, of the nearest sizes where these were not measured.
     """
 
     task: Task
@@ -63,6 +64,8 @@ class Subject:
     candidates: list[Candidate]
     known: Entry | None = None
     before: str = ""
+    expected: float = 0.0
+    trial_seconds: float = 0.0
     start: float = 0.0
     seconds: float = 0.0
     trials: list[TrialReport] = field(default_factory=list)
@@ -169,6 +172,7 @@ def subject_of(
     if meaning is None or memory is None or program is None:
         return skipped(note="its sizes are known at run time alone")
     subject = Subject(task, uses, choice, ctx, meaning, memory, program, found, start=start)
+    subject.expected = uses * _guessed_seconds(choice, ctx)
     texts = (subject.default_params, *(candidate.text for candidate in found))
     entry = chosen_entry(meaning, known, ctx)
     subject.before = subject.default_params if entry is None or entry.params not in texts else entry.params
@@ -178,6 +182,19 @@ def subject_of(
         return subject.report(entry, is_stored=True)
     subject.known = entry
     return subject
+
+
+def _guessed_seconds(choice: Choice[Any, Any], ctx: CompileContext) -> float:
+    """Seconds of a call with the default, by the rule's cost model, else by its work: good enough to say which tasks of
+    a model come first."""
+    guess = attempt(partial(predicted, choice.rule, choice.match, choice.params, ctx))
+    if isinstance(guess, float):
+        return guess
+    flops, nbytes = work_of(choice.match.task)
+    return max(flops / _SOME_FLOPS, nbytes / _SOME_BANDWIDTH)
+
+
+_SOME_FLOPS, _SOME_BANDWIDTH = 5e10, 1e10
 
 
 def _candidates(choice: Choice[Any, Any], ctx: CompileContext, level: SearchLevel) -> list[Candidate]:
