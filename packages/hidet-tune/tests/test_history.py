@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import hidet
 import hidet.tuning.strategy_history
+from hidet.graph.parser import parse_graph
+from hidet.plugins.host import load_registry
 from hidet.tuning.meaning import Meaning
 from hidet.tuning.store import Entry, Store
-from hidet.tuning.strategy import Measurement
+from hidet.tuning.strategy import Measure, Measurement, Problem
 from hidet.tuning.strategy_history import History
+from hidet.tuning.trial import Outcome, Settings, Trial
 
 MEANING = Meaning("ab12", "f32[8]", "cpu", "rule", "1.0")
 FIRST = Measurement((8, 8), {"m": 16, "unit": "mma"}, 0.5, "Tile(16)")
@@ -87,3 +92,45 @@ def test_clearing_the_store_forgets_measurements(history) -> None:
     history.add(MEANING, [FIRST])
     Store(history.path).clear()
     assert history.known(MEANING) == []
+
+
+class Stopwatch:
+    """Says that every candidate takes half the time of the default."""
+
+    device = "a stopwatch"
+
+    def __init__(self, settings: Settings, seconds: float) -> None:
+        pass
+
+    def __enter__(self) -> Stopwatch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def announce(self, trials: Sequence[Trial]) -> None:
+        pass
+
+    def run(self, trial: Trial, most: float | None = None) -> Outcome:
+        return Outcome((2e-3,) * trial.rounds, () if trial.candidate is None else (1e-3,) * trial.rounds)
+
+
+class Remembers:
+    """Measures every point, and keeps what it was told to be known."""
+
+    def __init__(self) -> None:
+        self.known: list[list[tuple[int, ...]]] = []
+
+    def search(self, problem: Problem, measure: Measure, has_time: Callable[[], bool]) -> int | None:
+        self.known.append([each.sizes for each in problem.known])
+        return next(iter(measure(range(len(problem.points)), 3)), None)
+
+
+def test_a_search_begins_with_what_was_measured_on_other_sizes_even_by_an_earlier_call(tmp_path) -> None:
+    strategy, store = Remembers(), str(tmp_path / "choices.sqlite")
+    for columns in (256, 512):
+        text = f"graph g(%x: f32[64, {columns}]):\n  %0: f32[64, {columns}] = softmax(%x, axis=1)\n  return %0\n"
+        graph = parse_graph(text, load_registry().operators)
+        hidet.tune(graph, budget=60, target="cpu", store=store, strategy=strategy, executor=Stopwatch)
+    first, second = strategy.known
+    assert first == [] and set(second) == {(64, 256, 64, 256)}
