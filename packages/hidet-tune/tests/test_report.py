@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from hidet import dtypes
+from hidet.cli import main
 from hidet.context import make_context
 from hidet.fusion.fuse import fuse
 from hidet.graph.parser import parse_graph
@@ -219,3 +221,19 @@ def test_what_a_task_computes_and_moves_is_counted() -> None:
 def test_the_roof_of_this_machine_is_known() -> None:
     roof = roofline_of(make_context("cpu"))
     assert roof.flops[dtypes.f32.name] > 1e9 and list(roof.bandwidths)[-1] == "memory"
+
+
+def test_a_page_that_cannot_be_written_is_an_error_after_all_else_is_said(tmp_path) -> None:
+    model = tmp_path / "model.hir"
+    model.write_text("graph g(%x: f32[8]):\n  %0: f32[8] = exp(%x)\n  return %0\n")
+    given = [
+        "--budget",
+        "1s",
+        "--store",
+        str(tmp_path / "choices.sqlite"),
+        "--report",
+        str(tmp_path / "no" / "page.html"),
+    ]
+    done = CliRunner().invoke(main, ["tune", str(model), *given])
+    assert done.exit_code == 1
+    assert "tasks from the store" in done.output and "page.html': No such file or directory" in done.output

@@ -94,12 +94,15 @@ def run(
             executor=executor,
             progress=progress,
         )
-    if report is not None:
-        report.write_text(report_html(found, model.name), encoding="utf-8")
     if as_json:
         print_json({"model": model, **found.as_json()})
     else:
         click.echo(str(found))
+    if report is not None:
+        try:
+            report.write_text(report_html(found, model.name), encoding="utf-8")
+        except OSError as error:
+            raise click.FileError(str(report), hint=error.strerror) from error
 
 
 @tune_group.command()
