@@ -7,9 +7,13 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -242,3 +246,38 @@ def test_numbers_of_devices_are_part_of_what_a_process_measures_on() -> None:
     ctx = make_context("cpu", {"cache": False})
     assert settings_of(ctx, 2).target == "cpu"
     assert settings_of(replace(ctx, target=CudaTarget("1")), 2).target == "cuda:1"
+
+
+STARTS = """
+import time
+from hidet.tuning.measuring import Measurer
+from hidet.tuning.trial import Settings
+
+measurer = Measurer(Settings("cpu", 1), 60.0)
+measurer.prepare([])
+print(measurer._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what Linux offers")
+def test_a_measuring_process_that_hangs_ends_with_the_one_that_started_it() -> None:
+    starter = subprocess.Popen([sys.executable, "-c", STARTS], stdout=subprocess.PIPE, text=True)
+    measuring = int(starter.stdout.readline())
+    os.kill(measuring, signal.SIGSTOP)  # it reads nothing any more
+    starter.kill()
+    starter.wait()
+    starter.stdout.close()
+    status = Path(f"/proc/{measuring}/stat")
+    end = time.monotonic() + 20
+    while time.monotonic() < end and is_alive(status):
+        time.sleep(0.05)
+    assert not is_alive(status)
+
+
+def is_alive(status: Path) -> bool:
+    """Whether a process is there, and not only waits for somebody to learn of its end."""
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -10,9 +10,11 @@ Started by `hidet.tuning.measuring`; ends when its input does.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import platform
+import signal
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -28,12 +30,16 @@ from hidet.tuning.loaded import Loader
 from hidet.tuning.runner import MakeCalls, Runner
 from hidet.tuning.trial import Outcome, Settings, program_from, trial_from
 
+_SIGNAL_OF_PARENTS_DEATH = 1
+"""PR_SET_PDEATHSIG of prctl."""
+
 
 def main() -> None:
     """Answer standard input. What programs print goes to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     die_first()
+    end_with_parent()
     settings = Settings(**json.loads(sys.stdin.readline()))
     # Code of candidates that nobody will use stays out of the user's kernel cache.
     ctx = make_context(settings.target, {**settings.options, "threads": settings.threads, "cache": settings.cache})
@@ -44,6 +50,12 @@ def die_first() -> None:
     """Have the system end this process and not its parent where memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def end_with_parent() -> None:
+    """Have the system end this process, whatever it runs, where its parent ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
 
 
 def serve(ctx: CompileContext, messages: Iterable[str], answers: IO[str]) -> None:
