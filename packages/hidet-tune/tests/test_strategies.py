@@ -223,6 +223,22 @@ def test_knobs_that_are_text_or_missing_are_learned_from_too(learned) -> None:
     assert bench.search(learned(trials=40)) == 47
 
 
+def test_numbers_in_the_text_of_a_knob_are_learned_from(learned) -> None:
+    losses = []
+    for seed in range(6):
+        tiles = [(rows, vectors) for rows in range(1, 13) for vectors in range(1, 9)]
+        random.Random(seed).shuffle(tiles)
+        bench = Bench(Problem([Point({"tile": f"{rows}x{vectors} vectors"}) for rows, vectors in tiles]))
+        bench.exact = lambda number, tiles=tiles: cost_of_tile(*tiles[number])
+        losses.append(bench.loss(bench.search(learned(trials=32, seed=seed))))
+    assert sum(losses) / len(losses) <= 1.03
+
+
+def cost_of_tile(rows: int, vectors: int) -> float:
+    """Registers spill beyond 32, and small tiles read more than they compute."""
+    return 1 / rows + 1 / vectors + max(0, rows * vectors - 24) / 8
+
+
 def test_without_lightgbm_the_error_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -102,20 +103,31 @@ class _Features:
             for knob, value in knobs.items():
                 if value not in given.setdefault(knob, []):
                     given[knob].append(value)
-        self._knobs = {knob: _codes(values) for knob, values in sorted(given.items())}
+        self._columns = {knob: _Columns(values) for knob, values in sorted(given.items())}
 
     def row(self, sizes: Iterable[int], knobs: Mapping[str, KnobValue]) -> list[float]:
-        """Knobs, with NaN for one that there is not, then the logarithms of sizes."""
-        values = [self._value(knob, knobs) for knob in self._knobs]
-        return [*values, *(math.log2(max(size, 1)) for size in sizes)]
-
-    def _value(self, knob: str, knobs: Mapping[str, KnobValue]) -> float:
-        if knob not in knobs:
-            return math.nan
-        value = knobs[knob]
-        return self._knobs[knob][value] if isinstance(value, str) else float(value)
+        """Columns of each knob, then the logarithms of sizes."""
+        row = [number for knob, columns in self._columns.items() for number in columns.of(knobs.get(knob))]
+        return [*row, *(math.log2(max(size, 1)) for size in sizes)]
 
 
-def _codes(values: Sequence[KnobValue]) -> Mapping[KnobValue, float]:
-    """Numbers for values that are text, in the order of the alphabet."""
-    return {value: float(number) for number, value in enumerate(sorted(v for v in values if isinstance(v, str)))}
+class _Columns:
+    """What stands for a knob: its value; for text its place in the alphabet, and the numbers in it ("6x4 vectors")."""
+
+    def __init__(self, values: Sequence[KnobValue]) -> None:
+        texts = sorted(value for value in values if isinstance(value, str))
+        self._places = {text: float(place) for place, text in enumerate(texts)}
+        self._count = 1 + max((len(_numbers(text)) for text in texts), default=0)
+
+    def of(self, value: KnobValue | None) -> list[float]:
+        """As many numbers for every value; NaN where there are fewer, and for None, which is no such knob."""
+        found: list[float] = []
+        if isinstance(value, str):
+            found = [self._places[value], *_numbers(value)]
+        elif value is not None:
+            found = [float(value)]
+        return found + [math.nan] * (self._count - len(found))
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+", text)]
