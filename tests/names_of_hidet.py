@@ -185,19 +185,28 @@ GROUPS = (
             "greater less_equal greater_equal logical_not logical_and logical_or logical_xor mean sum var min max "
             "std prod argmin argmax all any cumsum squeeze unsqueeze flatten concat cast take reshape im2col "
             "as_strided flip transpose broadcast pad tile split expand_dims gather index_select triu tril "
-            "permute_dims repeat_interleave roll full arange linspace tri"
+            "permute_dims repeat_interleave roll full arange linspace tri cuda_batch_matmul hip_batch_matmul "
+            "matmul_x86 matmul_cublas einsum einops_rearrange conv1d_gemm conv1d_transpose conv2d_channel_last "
+            "conv2d_winograd conv2d_gemm conv2d_gemm_fp16 conv2d_gemm_fp16_channel_last "
+            "conv2d_gemm_image_transform conv2d_transpose conv2d_transpose_gemm conv3d_gemm conv3d_transpose "
+            "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
+            "adaptive_max_pool3d softmin hardtanh batch_norm_infer lp_norm real imag conj make_complex rearrange "
+            "strided_slice view conv_pad meshgrid set_strided_slice scatter_ scatter_add_ resize2d embedding_bag "
+            "symmetric_quantize symmetric_dequantize barrier transfer wait_tensor"
         ),
-        missing=(
-            "cuda_batch_matmul hip_batch_matmul matmul_x86 matmul_cublas einsum einops_rearrange conv1d_gemm "
-            "conv1d_transpose conv2d_channel_last conv2d_winograd conv2d_gemm conv2d_gemm_fp16 "
-            "conv2d_gemm_fp16_channel_last conv2d_gemm_image_transform conv2d_transpose conv2d_transpose_gemm "
-            "conv3d_gemm conv3d_transpose adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
-            "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d softmin hardtanh batch_norm_infer "
-            "lp_norm real imag conj make_complex rearrange strided_slice view conv_pad meshgrid set_strided_slice "
-            "scatter_ scatter_add_ resize2d embedding_bag symmetric_quantize symmetric_dequantize barrier "
-            "transfer fused_operator all_reduce all_gather reduce_scatter wait_tensor"
-        ),
-        doc="`help(hidet.ops.NAME)` says what each takes.",
+        refused={
+            **{
+                name: f"hidet.ops.{name}(x)"
+                for name in ("fused_operator", "all_reduce", "all_gather", "reduce_scatter")
+            },
+        },
+        notes={
+            "matmul_cublas": "a kernel of hidet; no library is called",
+            "scatter_": "on a GPU the tensor gets other memory, which others do not share",
+            "make_complex": "complex tensors are stored, kernels compute with `real` and `imag` parts",
+            "var": "`correction=0`, as numpy has it",
+        },
+        doc="`help(hidet.ops.NAME)` says what each takes, and shows a call.",
     ),
     Group(
         "hidet.FlowGraph",

@@ -9,23 +9,30 @@ from hidet.api.flow.operation import apply
 from hidet.api.tensors import create
 from hidet.api.tensors.tensor import Tensor, is_array
 from hidet.dtypes import DType
+from hidet.errors import DTypeError
 
 Number = bool | int | float
 
 
 def compute(operator: str, a: object, b: object) -> Tensor:
-    """The result of an operator of the graph IR that stands for one of Python's, on tensors, of which there is one at
-    least, arrays of other libraries, and numbers.
+    """The result of an operator of the graph IR that stands for one of Python's, on tensors, arrays of other
+    libraries, and numbers.
 
     Both sides are converted to one type; `div` computes with whole numbers in f32. DTypeError for types that do not
     promote to a common one, as those of 8-bit floats.
     """
     sides = [create.asarray(side) if is_array(side) else side for side in (a, b)]
-    given = [side for side in sides if isinstance(side, Tensor | bool | int | float)]
+    given: list[Tensor | Number] = []
+    for side in sides:
+        if not isinstance(side, Tensor | bool | int | float):
+            raise DTypeError(
+                f"an operator got a {type(side).__name__}: {operator}", hint="hidet.asarray makes a tensor"
+            )
+        given.append(side)
     dtype = common_type(given)
     if operator == "div" and (dtype.is_int or dtype.is_bool):
         dtype = dtypes.f32
-    device = next(side.device for side in given if isinstance(side, Tensor))
+    device = next((side.device for side in given if isinstance(side, Tensor)), "cpu")
     return apply(operator, [_converted(side, dtype, device) for side in given])[0]
 
 

@@ -1,31 +1,40 @@
-"""The functions of `hidet.ops`: operators by name, and in the words of earlier versions where those differ.
+"""The functions of `hidet.ops`: operators by name, and in the words of hidet 0.6 where those differ.
 
     hidet.ops.relu(x), hidet.ops.matmul(a, b), hidet.ops.softmax(x, axis=1)
 
 A name that stands in no table here is the operator of the graph IR of that name, with its attributes as keywords.
+
+    products.py, movement.py, layers.py   functions that are more than an operator with other words
+    examples.py                           a call of each, for its documentation
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
+from types import FunctionType
 from typing import Any
 
-from hidet.api.flow.operation import apply, number_dtype
+from hidet.api.flow import arithmetic, layers, movement, products
+from hidet.api.flow.examples import example
+from hidet.api.flow.operation import apply, apply_one, number_dtype
+from hidet.api.tensors import create
 from hidet.api.tensors.tensor import Tensor
-from hidet.errors import ShapeError, suggestion
+from hidet.errors import UnsupportedOp, suggestion
 from hidet.graph.operator import REQUIRED, OperatorSpec
 from hidet.plugins.host import load_registry
-
-Numbers = int | Sequence[int]
 
 
 def function(name: str) -> Callable[..., Any]:
     """What `hidet.ops.<name>` is. AttributeError where there is none."""
-    found = _FUNCTIONS.get(name)
+    found = _NAMED.get(name)
     if found is not None:
         return found
-    operator = load_registry().operators.get(_OTHER_NAMES.get(name, name))
+    if name in _FUNCTIONS or name in _ROWS:
+        made = _named(name)
+        _NAMED[name] = made
+        return made
+    operator = load_registry().operators.get(name)
     if operator is None:
         raise AttributeError(f"hidet.ops has no operator {name!r}; {suggestion(name, names())}")
     known = _MADE.get(name)
@@ -36,10 +45,29 @@ def function(name: str) -> Callable[..., Any]:
 
 def names() -> list[str]:
     """What `hidet.ops` has."""
-    return sorted({*_FUNCTIONS, *_OTHER_NAMES, *load_registry().operators})
+    return sorted({*_FUNCTIONS, *_ROWS, *load_registry().operators})
 
 
+_NAMED: dict[str, Callable[..., Any]] = {}
 _MADE: dict[str, tuple[OperatorSpec, Callable[..., Any]]] = {}
+
+
+def _named(name: str) -> Callable[..., Any]:
+    """A function of the tables with a name and a documentation of its own."""
+    if name in _ROWS:
+        operator, given = _ROWS[name]
+        doc = _documentation(load_registry().operators[operator])
+    else:
+        given = _FUNCTIONS[name]
+        doc = given.__doc__ or ""
+    assert isinstance(given, FunctionType)
+    made = FunctionType(given.__code__, given.__globals__, name, given.__defaults__, given.__closure__)
+    made.__kwdefaults__ = given.__kwdefaults__
+    made.__annotations__ = given.__annotations__
+    made.__qualname__ = name
+    made.__module__ = "hidet.ops"
+    made.__doc__ = doc + example(name)
+    return made
 
 
 def _made(name: str, operator: OperatorSpec) -> Callable[..., Any]:
@@ -51,7 +79,7 @@ def _made(name: str, operator: OperatorSpec) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = name
     call.__module__ = "hidet.ops"
-    call.__doc__ = _documentation(operator)
+    call.__doc__ = _documentation(operator) + example(name)
     call.__signature__ = _signature(operator)  # type: ignore[attr-defined]  # what `inspect.signature` reads
     return call
 
@@ -82,217 +110,225 @@ def _signature(operator: OperatorSpec) -> Signature:
     return Signature(parameters)
 
 
-_OTHER_NAMES = {
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "negative": "neg",
-    "mod": "fmod",
-    "bitwise_invert": "bitwise_not",
-    "bitwise_left_shift": "shift_left",
-    "bitwise_right_shift": "shift_right",
-    "logsigmoid": "log_sigmoid",
-}
-"""Operators by the names of earlier versions, which take the same."""
+def _unary(operator: str) -> Callable[..., Tensor]:
+    return lambda x: apply_one(operator, x)
 
 
-def matmul(a: Tensor, b: Tensor, require_prologue: bool = False) -> Tensor:
-    """The product of matrices; axes before the last two broadcast. require_prologue: a matter of the compiler now."""
-    return _one("matmul", a, b)
-
-
-def matmul_nt(a: Tensor, b: Tensor, require_prologue: bool = False) -> Tensor:
-    """`matmul` of a matrix that is stored transposed: b is [..., n, k]."""
-    return _one("matmul", a, b, trans_b=True)
-
-
-def conv(
-    data: Tensor, weight: Tensor, stride: Any = 1, dilations: Any = 1, groups: int = 1, padding: Any = 0
-) -> Tensor:
-    """A convolution of images [n, c, ...] with filters [o, c / groups, ...]."""
-    return _one("conv", data, weight, stride=stride, padding=padding, dilation=dilations, groups=groups)
-
-
-def softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """exp(x) divided by its sum along an axis: numbers from 0 to 1 whose sum there is 1."""
-    return _one("softmax", x, axis=axis)
-
-
-def logsoftmax(x: Tensor, axis: int = 1) -> Tensor:
-    """The logarithm of `softmax`."""
-    return _one("log_softmax", x, axis=axis)
-
-
-def gelu(x: Tensor, approximate: bool = False) -> Tensor:
-    """x Phi(x); approximate: by tanh."""
-    return _one("gelu", x, approximate="tanh" if approximate else "none")
-
-
-def clip(x: Tensor, min_val: float | None = None, max_val: float | None = None) -> Tensor:
-    """x, limited to lie between two numbers; None for no bound."""
-    return _one("clamp", x, min=min_val, max=max_val)
-
-
-def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
-    """x, or alpha x where it is negative."""
-    return _one("leaky_relu", x, negative_slope=alpha)
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-    """softmax(q k + mask) v, where k [..., width, keys] is transposed, and q or k scaled already."""
-    turned = transpose(k, [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2])
-    return _one("attention", q, turned, v, mask, scale=1.0, is_causal=is_causal)
-
-
-def layer_norm(x: Tensor, num_last_dims: int = 1, epsilon: float = 1e-5, accumulate_dtype: str = "float32") -> Tensor:
-    """x, normalised along its last dims to mean 0 and variance 1, without weights; sums are kept in f32."""
-    return _one("layer_norm", x, None, None, rank=num_last_dims, eps=epsilon)
-
-
-def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """The tensors, one behind the other along an axis."""
-    return _one("concat", *tensors, axis=axis)
-
-
-def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """x with its dims in another order; None is the reverse one."""
-    return _one("transpose", x, perm=list(reversed(range(len(x.shape)))) if axes is None else list(axes))
-
-
-def reshape(x: Tensor, shape: Sequence[Any]) -> Tensor:
-    """x with other extents; one of them may be -1."""
-    return _one("reshape", x, shape=list(shape))
-
-
-def squeeze(x: Tensor, dims: Numbers) -> Tensor:
-    """x without dims of extent 1."""
-    return _one("squeeze", x, axes=_listed(dims))
-
-
-def unsqueeze(x: Tensor, dims: Numbers) -> Tensor:
-    """x with new dims of extent 1."""
-    return _one("unsqueeze", x, axes=_listed(dims))
-
-
-def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """x with several dims as one."""
-    return _one("flatten", x, start=start_dim, end=end_dim)
-
-
-def broadcast(x: Tensor, shape: Sequence[Any]) -> Tensor:
-    """x with dims of extent 1 repeated."""
-    return _one("expand", x, shape=list(shape))
-
-
-def cast(x: Tensor, dtype: Any) -> Tensor:
-    """x with elements of another type."""
-    return _one("cast", x, dtype=number_dtype(dtype))
-
-
-def take(data: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-    """Rows of `data` along an axis by the numbers in `indices`, whose shape takes the axis' place."""
-    if len(indices.shape) == 1:
-        return _one("index_select", data, indices, axis=axis)
-    if axis != 0:
-        raise ShapeError(f"take along axis {axis} wants indices of one dim, got {len(indices.shape)}")
-    return _one("index", data, indices)
-
-
-def split(x: Tensor, parts_or_sections: Numbers, axis: int = 0) -> list[Tensor]:
-    """Parts along an axis: so many equal ones, or of these extents."""
-    extent: Any = x.shape[axis]
-    if isinstance(parts_or_sections, int):
-        if extent % parts_or_sections:
-            raise ShapeError(f"{extent} elements along axis {axis} make no {parts_or_sections} equal parts")
-        sections = [extent // parts_or_sections] * parts_or_sections
-    else:
-        sections = list(parts_or_sections)
-    parts, start = [], 0
-    for section in sections:
-        parts.append(part(x, {axis % len(x.shape): (start, start + section, 1)}))
-        start += section
-    return parts
-
-
-def part(x: Tensor, ranges: dict[int, tuple[Any, Any, int]]) -> Tensor:
-    """Some elements along axes: (start, stop, step) by axis."""
-    whole = [(0, extent, 1) for extent in x.shape]
-    chosen = [ranges.get(axis, everything) for axis, everything in enumerate(whole)]
-    starts, stops, steps = (list(numbers) for numbers in zip(*chosen, strict=True))
-    return _one("slice", x, starts=starts, stops=stops, steps=steps)
-
-
-def getitem(x: Tensor, index: Any) -> Tensor:
-    """`x[index]` for integers, slices, None and ...; a tensor of integers takes rows."""
-    if isinstance(index, Tensor):
-        return take(x, index)
-    items = list(index) if isinstance(index, tuple) else [index]
-    if ... in items:
-        at = items.index(...)
-        count = len(x.shape) - sum(item is not None for item in items) + 1
-        items[at : at + 1] = [slice(None)] * count
-    axis, new, ranges, numbers = 0, [], {}, []
-    for place, item in enumerate(items):
-        if item is None:
-            new.append(place)
-            continue
-        if axis >= len(x.shape):
-            raise ShapeError(f"a tensor of {len(x.shape)} dims has no dim {axis}")
-        if isinstance(item, slice):
-            ranges[axis] = item.indices(x.shape[axis])
-        else:
-            extent: Any = x.shape[axis]
-            if not -extent <= item < extent:
-                raise IndexError(f"index {item} of dim {axis} is outside of its {extent} elements")
-            ranges[axis] = (item % extent, item % extent + 1, 1)
-            numbers.append((place, axis))
-        axis += 1
-    taken = part(x, ranges)
-    if numbers:
-        taken = squeeze(taken, [axis for _, axis in numbers])
-    dropped = [place for place, _ in numbers]
-    places = [place - sum(d < place for d in dropped) for place in new]
-    return unsqueeze(taken, places) if places else taken
-
-
-def _listed(dims: Numbers) -> list[int]:
-    return [dims] if isinstance(dims, int) else list(dims)
-
-
-def _one(operator: str, *inputs: Any, **attributes: Any) -> Tensor:
-    (result,) = apply(operator, inputs, attributes)
-    return result
+def _binary(operator: str) -> Callable[..., Tensor]:
+    return lambda x, y: arithmetic.compute(operator, x, y)
 
 
 def _reduction(operator: str) -> Callable[..., Tensor]:
-    def reduce(x: Tensor, dims: Numbers | None = None, keep_dim: bool = False, **more: Any) -> Tensor:
-        axes = None if dims is None else _listed(dims)
-        return _one(operator, x, axes=axes, keepdim=keep_dim, **more)
-
-    reduce.__doc__ = f"The {operator} along dims, None for all; `keep_dim` leaves them with extent 1."
-    reduce.__name__ = reduce.__qualname__ = operator
-    return reduce
+    return lambda x, dims=None, keep_dim=False: apply_one(operator, x, axes=_axes(dims), keepdim=keep_dim)
 
 
-def _window(operator: str) -> Callable[..., Tensor]:
-    def pool(x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, **more: Any) -> Tensor:
-        return _one(operator, x, kernel=kernel, stride=kernel if stride is None else stride, padding=padding, **more)
+def _spread(operator: str) -> Callable[..., Tensor]:
+    return lambda x, dims=None, keep_dim=False, correction=0: apply_one(
+        operator, x, axes=_axes(dims), keepdim=keep_dim, correction=correction
+    )
 
-    pool.__doc__ = f"{operator} over windows of images [n, c, ...]."
-    pool.__name__ = pool.__qualname__ = operator
-    return pool
+
+def _truth(operator: str) -> Callable[..., Tensor]:
+    return lambda x, axis=None, keepdims=False: apply_one(operator, x, axes=_axes(axis), keepdim=keepdims)
+
+
+def _refused(name: str, hint: str) -> Callable[..., Tensor]:
+    def refuse(*inputs: Any, **attributes: Any) -> Tensor:
+        raise UnsupportedOp(f"hidet.ops.{name} is no operator any more", hint=hint)
+
+    refuse.__doc__ = f"No operator any more: {hint}."
+    return refuse
+
+
+def _axes(dims: Any) -> list[int] | None:
+    return None if dims is None else movement.listed(dims)
+
+
+_SAME = {
+    **dict.fromkeys(("add", "remainder", "pow", "atan2", "logaddexp", "bitwise_and", "bitwise_or", "bitwise_xor")),
+    **dict.fromkeys(("equal", "not_equal", "less", "greater", "less_equal", "greater_equal")),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor")),
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "mod": "fmod",
+    "bitwise_left_shift": "shift_left",
+    "bitwise_right_shift": "shift_right",
+}
+"""Operators of two tensors, and what the graph IR calls them where that differs."""
+
+_ROWS: dict[str, tuple[str, Callable[..., Tensor]]] = {
+    **{name: (operator or name, _binary(operator or name)) for name, operator in _SAME.items()},
+    "negative": ("neg", _unary("neg")),
+    "bitwise_invert": ("bitwise_not", _unary("bitwise_not")),
+    "logsigmoid": ("log_sigmoid", _unary("log_sigmoid")),
+    **{name: (name, _reduction(name)) for name in ("sum", "mean", "prod")},
+    "max": ("amax", _reduction("amax")),
+    "min": ("amin", _reduction("amin")),
+    **{name: (name, _spread(name)) for name in ("var", "std")},
+    **{name: (name, _truth(name)) for name in ("any", "all")},
+    **{name: (name, layers.argument(name)) for name in ("argmin", "argmax")},
+    **{name: (name, layers.extreme(name)) for name in ("maximum", "minimum")},
+    "prelu": ("prelu", lambda x, slope: apply_one("prelu", x, slope)),
+    "softmax": ("softmax", lambda x, axis=1: apply_one("softmax", x, axis=axis)),
+    "logsoftmax": ("log_softmax", lambda x, axis=1: apply_one("log_softmax", x, axis=axis)),
+    "gelu": (
+        "gelu",
+        lambda x, approximate=False: apply_one("gelu", x, approximate="tanh" if approximate else "none"),
+    ),
+    "clip": ("clamp", lambda x, min_val=None, max_val=None: apply_one("clamp", x, min=min_val, max=max_val)),
+    "hardtanh": (
+        "clamp",
+        lambda x, min_val=-1.0, max_val=1.0, inplace=False: apply_one("clamp", x, min=min_val, max=max_val),
+    ),
+    "leaky_relu": ("leaky_relu", lambda x, alpha=0.01: apply_one("leaky_relu", x, negative_slope=alpha)),
+    "celu": ("celu", lambda x, alpha=1.0: apply_one("celu", x, alpha=alpha)),
+    "hardshrink": ("hardshrink", lambda x, lambda_val=0.5: apply_one("hardshrink", x, lambd=lambda_val)),
+    "softshrink": ("softshrink", lambda x, lambda_val=0.5: apply_one("softshrink", x, lambd=lambda_val)),
+    "softplus": (
+        "softplus",
+        lambda x, beta=1, threshold_val=20: apply_one("softplus", x, beta=beta, threshold=threshold_val),
+    ),
+    "instance_norm": (
+        "instance_norm",
+        lambda x, epsilon=1e-5, accumulate_dtype="float32": apply_one("instance_norm", x, None, None, eps=epsilon),
+    ),
+    "layer_norm": (
+        "layer_norm",
+        lambda x, num_last_dims=1, epsilon=1e-5, accumulate_dtype="float32": apply_one(
+            "layer_norm", x, None, None, rank=num_last_dims, eps=epsilon
+        ),
+    ),
+    "group_norm": (
+        "group_norm",
+        lambda x, num_groups, epsilon=1e-5, accumulate_dtype="float32": apply_one(
+            "group_norm", x, None, None, groups=num_groups, eps=epsilon
+        ),
+    ),
+    **{
+        f"max_pool{axes}d": (
+            "max_pool",
+            lambda x, kernel, stride=None, padding=0, ceil_mode=False: apply_one(
+                "max_pool", x, kernel=_extents(x, kernel), stride=stride, padding=_pads(x, padding), ceil_mode=ceil_mode
+            ),
+        )
+        for axes in (2, 3)
+    },
+    **{
+        f"avg_pool{axes}d": (
+            "avg_pool",
+            lambda x, kernel, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None: (
+                apply_one(
+                    "avg_pool",
+                    x,
+                    kernel=_extents(x, kernel),
+                    stride=stride,
+                    padding=_pads(x, padding),
+                    ceil_mode=ceil_mode,
+                    count_include_pad=count_include_pad,
+                    divisor_override=divisor_override,
+                )
+            ),
+        )
+        for axes in (2, 3)
+    },
+    **{
+        f"adaptive_{kind}_pool{axes}d": (
+            f"adaptive_{kind}_pool",
+            layers.adaptive_pool(f"adaptive_{kind}_pool", axes),
+        )
+        for kind in ("avg", "max")
+        for axes in (1, 2, 3)
+    },
+    "cumsum": (
+        "cumsum",
+        lambda x, dim, exclusive=False, reverse=False: apply_one(
+            "cumsum", x, axis=dim, exclusive=exclusive, reverse=reverse
+        ),
+    ),
+    "im2col": (
+        "im2col",
+        lambda x, kernel_size, dilation=1, padding=0, stride=1: apply_one(
+            "im2col", x, kernel=_extents(x, kernel_size), dilation=dilation, padding=padding, stride=stride
+        ),
+    ),
+    "as_strided": (
+        "as_strided",
+        lambda x, size, stride, storage_offset=None: apply_one(
+            "as_strided", x, shape=movement.listed(size), strides=movement.listed(stride), offset=storage_offset or 0
+        ),
+    ),
+    "flip": ("flip", lambda x, dims: apply_one("flip", x, axes=movement.listed(dims))),
+    "tile": ("tile", lambda data, repeats: apply_one("tile", data, repeats=list(repeats))),
+    "gather": ("gather", lambda data, indices, axis=0: apply_one("gather", data, indices, axis=axis)),
+    "index_select": ("index_select", lambda data, index, dim: apply_one("index_select", data, index, axis=dim)),
+    "triu": ("triu", lambda x, diagonal=0: apply_one("triu", x, offset=diagonal)),
+    "tril": ("tril", lambda x, diagonal=0: apply_one("tril", x, offset=diagonal)),
+}
+"""Operators in the words of hidet 0.6: the name of the operator, and a function with its parameters. accumulate_dtype:
+sums are kept in f32, or wider, whatever it says."""
+
+
+def _pads(x: Tensor, padding: Any) -> Any:
+    return products.pads_of(padding, len(x.shape) - 2)
+
+
+def _extents(x: Tensor, kernel: Any) -> list[int]:
+    return [kernel] * (len(x.shape) - 2) if isinstance(kernel, int) else list(kernel)
+
+
+def _full(shape: Sequence[int], value: Any, dtype: Any = None, device: str = "cpu") -> Tensor:
+    """A tensor of one value, and of its type where none is given: bool, int64 or float32."""
+    number = value.item() if isinstance(value, Tensor) else value
+    kind = "bool" if isinstance(number, bool) else "int64" if isinstance(number, int) else "float32"
+    return create.full(shape, number, kind if dtype is None else dtype, device)
+
+
+def _tri(n: int, m: int | None = None, k: int = 0, dtype: Any = "float32", device: str = "cpu") -> Tensor:
+    """A matrix [n, m] of ones up to the diagonal that lies k right of the main one, of zeros behind it."""
+    made = apply_one("tri", rows=n, columns=n if m is None else m, offset=k, dtype=number_dtype(dtype))
+    return made.to(device=device)
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{made.__name__: made for made in (matmul, matmul_nt, softmax, logsoftmax, gelu, clip, leaky_relu, attention)},
-    **{made.__name__: made for made in (layer_norm, concat, transpose, reshape, squeeze, unsqueeze, flatten)},
-    **{made.__name__: made for made in (broadcast, cast, take, split)},
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
-    **{name: _reduction(name) for name in ("sum", "mean", "prod", "var", "std", "argmin", "argmax", "any", "all")},
-    "max": _reduction("amax"),
-    "min": _reduction("amin"),
-    **dict.fromkeys(("max_pool2d", "max_pool3d"), _window("max_pool")),
-    **dict.fromkeys(("avg_pool2d", "avg_pool3d"), _window("avg_pool")),
-    "expand_dims": unsqueeze,
-    "permute_dims": transpose,
+    **{made.__name__: made for made in (products.matmul, products.matmul_nt, products.matmul_cublas)},
+    **dict.fromkeys(("cuda_batch_matmul", "hip_batch_matmul"), products.batch_matmul),
+    "matmul_x86": products.matmul,
+    "attention": products.attention,
+    "einsum": products.einsum,
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), products.conv),
+    **dict.fromkeys(("conv1d_gemm", "conv2d_gemm", "conv3d_gemm"), products.conv_gemm),
+    **dict.fromkeys(
+        ("conv1d_transpose", "conv2d_transpose", "conv2d_transpose_gemm", "conv3d_transpose"), products.conv_transpose
+    ),
+    "conv2d_channel_last": products.conv_channel_last,
+    "conv2d_winograd": products.conv_winograd,
+    "conv2d_gemm_fp16": products.conv_gemm_f16,
+    "conv2d_gemm_fp16_channel_last": products.conv_gemm_f16_channel_last,
+    "conv2d_gemm_image_transform": products.image_transform,
+    **{
+        made.__name__: made
+        for made in (
+            *(movement.concat, movement.transpose, movement.reshape, movement.view, movement.squeeze),
+            *(movement.unsqueeze, movement.expand_dims, movement.flatten, movement.rearrange),
+            *(movement.einops_rearrange, movement.broadcast, movement.meshgrid, movement.cast, movement.take),
+            *(movement.split, movement.strided_slice, movement.set_strided_slice, movement.pad, movement.conv_pad),
+            *(movement.repeat_interleave, movement.roll, movement.scatter_, movement.scatter_add_),
+            *(movement.transfer, movement.barrier, movement.wait_tensor),
+            *(layers.clamp, layers.softmin, layers.batch_norm_infer, layers.lp_norm, layers.resize2d),
+            *(layers.embedding_bag, layers.symmetric_quantize, layers.symmetric_dequantize),
+            *(layers.real, layers.imag, layers.conj, layers.make_complex),
+        )
+    },
+    "permute_dims": movement.transpose,
+    "full": _full,
+    "tri": _tri,
+    "arange": create.arange,
+    "linspace": create.linspace,
+    "fused_operator": _refused("fused_operator", "graphs are fused when they are compiled: hidet.graph.optimize"),
+    **{
+        name: _refused(name, f"hidet computes on one device: torch.distributed.{name} on results")
+        for name in ("all_reduce", "all_gather", "reduce_scatter")
+    },
 }
+"""What is more than an operator in other words."""

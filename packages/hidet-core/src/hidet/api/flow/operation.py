@@ -71,6 +71,12 @@ def apply(name: str, inputs: Sequence[Any], attributes: Mapping[str, Any] | None
     return call(_program(op, attrs, types, device_of(given)), [tensor for tensor in given if tensor is not None])
 
 
+def apply_one(name: str, *inputs: Any, **attributes: Any) -> Tensor:
+    """`apply` of an operator with one result."""
+    (result,) = apply(name, inputs, attributes)
+    return result
+
+
 def as_tensors(inputs: Sequence[Any]) -> list[Tensor | None]:
     """Tensors as they are; numbers as tensors of the type that they have beside the first tensor, on its device.
 

@@ -43,15 +43,18 @@ def randint(low: int, high: int | None = None, shape: Shape = (), dtype: Any = "
 
 
 def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None, device: str = "cpu") -> Tensor:
-    """As numpy.arange."""
+    """As numpy.arange; of whole numbers i64, of others f32 where no type is given."""
     first, last = (0, start) if stop is None else (start, stop)
     made = numpy.arange(first, last, step)
-    return placed(made if dtype is None else made.astype(element_type(dtype).numpy()), device)
+    kind = ("int64" if made.dtype.kind in "iu" else "float32") if dtype is None else dtype
+    return placed(made.astype(element_type(kind).numpy()), device)
 
 
-def linspace(start: float, stop: float, num: int, dtype: Any = "float32", device: str = "cpu") -> Tensor:
+def linspace(
+    start: float, stop: float, num: int, dtype: Any = "float32", device: str = "cpu", endpoint: bool = True
+) -> Tensor:
     """As numpy.linspace."""
-    return placed(numpy.linspace(start, stop, num).astype(element_type(dtype).numpy()), device)
+    return placed(numpy.linspace(start, stop, num, endpoint).astype(element_type(dtype).numpy()), device)
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:

@@ -176,7 +176,7 @@ class Tensor:
 
     def __getitem__(self, index: Any) -> Tensor:
         """A part, for integers, slices, None and ...; rows for a tensor of integers."""
-        taken: Tensor = importlib.import_module("hidet.api.flow.functions").getitem(self, index)
+        taken: Tensor = importlib.import_module("hidet.api.flow.movement").getitem(self, index)
         return taken
 
     def __iter__(self) -> Iterator[Tensor]:
