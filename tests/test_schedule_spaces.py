@@ -119,6 +119,7 @@ SMALL: dict[str, list[tuple[Row, str]]] = {
     ],
     "cpu.conv": [
         (Row("conv", [((1, 8, 9, 9), (40, 8, 3, 3))], {"padding": 1}), "f32"),
+        (Row("conv", [((1, 1, 9, 9), (20, 1, 3, 3))], {}), "f32"),
         (Row("conv_transpose", [((1, 8, 5, 5), (8, 6, 4, 4))], {"stride": 2}), "f32"),
     ],
     "cpu.depthwise": [(Row("conv", [((1, 20, 9, 10), (20, 1, 3, 3))], {"groups": 20}), "f32")],

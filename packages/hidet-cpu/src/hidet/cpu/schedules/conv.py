@@ -59,7 +59,7 @@ from hidet.schedule.cost import element_count
 from hidet.schedule.device_constants import known_constants
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import Match, Program, ScheduleRule
-from hidet.schedule.space import Space
+from hidet.schedule.space import Constraint, Space
 from hidet.schedule.task import Task, TaskTensor
 
 # A run of fewer channels than this is worth a copy that makes longer runs.
@@ -93,21 +93,38 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
     def space(self, match: Match[Convolution], ctx: CompileContext) -> Space[GemmParams]:
         """Register tiles, work items, chunks of the sum, and where filters are packed."""
         conv, dtype = match.data, arithmetic_dtype(match.data.image.type.dtype)
-        packing = (False, True) if _may_pack_on_the_way(conv, dtype) else (False,)
-        return gemm_space(cpu_target(ctx), dtype, partial(_extents, conv, dtype), packing, self.default(match, ctx))
+        copying = (True,) if _must_be_copied(conv, dtype) else (False, True)
+        packing = (False, True) if any(_may_pack_on_the_way(conv, each) for each in copying) else (False,)
+        return gemm_space(
+            cpu_target(ctx),
+            dtype,
+            partial(_extents, conv),
+            self.default(match, ctx),
+            packing=packing,
+            copying=copying,
+            more=(
+                Constraint(
+                    "work items pack filters whose taps are no run of the image",
+                    lambda params: not params.is_packed_on_the_way or _may_pack_on_the_way(conv, params.copies_image),
+                ),
+            ),
+        )
 
     def default(self, match: Match[Convolution], ctx: CompileContext) -> GemmParams:
         """By sizes, symbolic ones as their hints say."""
         conv, dtype = match.data, arithmetic_dtype(match.data.image.type.dtype)
-        is_on_the_way = _may_pack_on_the_way(conv, dtype) and is_packed_on_the_way(conv.windows.rows)
-        extents, operands = _extents(conv, dtype, is_on_the_way), _operands(conv, dtype)
-        return choose_params(cpu_target(ctx), dtype, extents, operands, is_packed_on_the_way=is_on_the_way)
+        is_copied = _is_copied(conv, dtype)
+        is_on_the_way = _may_pack_on_the_way(conv, is_copied) and is_packed_on_the_way(conv.windows.rows)
+        extents = _product_extents(conv, is_copied=is_copied, is_on_the_way=is_on_the_way)
+        operands = _operands(conv, is_copied=is_copied)
+        params = choose_params(cpu_target(ctx), dtype, extents, operands, is_packed_on_the_way=is_on_the_way)
+        return replace(params, copies_image=is_copied)
 
     def predict(self, match: Match[Convolution], params: GemmParams, ctx: CompileContext) -> float | None:
         """By the model of `cost_gemm`."""
         conv, constants, dtype = match.data, known_constants(ctx), arithmetic_dtype(match.data.image.type.dtype)
         assert constants is not None
-        extents, operands = _extents(conv, dtype, params.is_packed_on_the_way), _operands(conv, dtype)
+        extents, operands = _extents(conv, params), _operands(conv, is_copied=params.copies_image)
         shape = tile_shape(cpu_target(ctx), dtype, params.tile)
         return gemm_seconds(extents, operands, shape, params, constants, ctx.options.threads or constants.cores)
 
@@ -116,7 +133,7 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
         conv, target = match.data, cpu_target(ctx)
         shape = tile_shape(target, arithmetic_dtype(conv.image.type.dtype), params.tile)
         builder = ProgramBuilder(match.task)
-        source, windows, run = _image(builder, conv, shape)
+        source, windows, run = _image(builder, conv, shape, is_copied=params.copies_image)
         inside = inside_pointer(source)
         sources = {source: inside}
         zeros = None
@@ -134,7 +151,7 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
             fill_matrix_rows(k, scope, table, start, axes)
 
         right = _filters(builder, conv, shape, windows, run, is_on_the_way=params.is_packed_on_the_way)
-        extents = _extents(conv, shape.dtype, params.is_packed_on_the_way)
+        extents = _extents(conv, params)
 
         def place(scope: KernelScope, group: Expr) -> TilePlace:
             base = build.index(0) if conv.groups == 1 else group * parameter(scope, conv.filters, "filters")
@@ -205,44 +222,55 @@ def _can_merge(conv: Convolution) -> bool:
     return conv.groups == 1 and last.dilation == 1 and last.taps > 1 and not conv.windows.is_transposed
 
 
-def _is_copied(conv: Convolution, dtype: DType) -> bool:
-    """Whether the image is copied before it is multiplied in `dtype`."""
-    is_short = _can_merge(conv) and isinstance(conv.channels, int) and conv.channels < _SHORT_RUN
+def _must_be_copied(conv: Convolution, dtype: DType) -> bool:
+    """Whether pixels cannot be multiplied in `dtype` where they are."""
     has_runs = conv.image.type.element_strides[1] == 1 or conv.image.type.shape[1] == 1
-    return conv.image.operand.dtype is not dtype or not has_runs or is_short
+    return conv.image.operand.dtype is not dtype or not has_runs
 
 
-def _extents(conv: Convolution, dtype: DType, is_packed_on_the_way: bool) -> Extents:
-    """is_packed_on_the_way: whether each work item packs its filters."""
+def _is_copied(conv: Convolution, dtype: DType) -> bool:
+    """Whether the image is better copied before it is multiplied in `dtype`."""
+    is_short = _can_merge(conv) and isinstance(conv.channels, int) and conv.channels < _SHORT_RUN
+    return _must_be_copied(conv, dtype) or is_short
+
+
+def _extents(conv: Convolution, params: GemmParams) -> Extents:
+    return _product_extents(conv, is_copied=params.copies_image, is_on_the_way=params.is_packed_on_the_way)
+
+
+def _product_extents(conv: Convolution, *, is_copied: bool, is_on_the_way: bool) -> Extents:
+    """is_copied: whether the image is. is_on_the_way: whether each work item packs its filters."""
     windows, taps, run = conv.windows, conv.windows.taps, conv.channels
-    if _is_copied(conv, dtype) and _can_merge(conv):
+    if is_copied and _can_merge(conv):
         merged = windows.axes[-1].taps
         taps, run = taps // merged, run * merged
     most_rows, order = min(BUFFER_ROWS, TABLE_ENTRIES // taps), None
-    if is_packed_on_the_way:
+    if is_on_the_way:
         order = _filter_strides(conv).order
     return Extents(conv.groups, windows.rows, conv.filters, taps, run, most_rows, order)
 
 
-def _operands(conv: Convolution, dtype: DType) -> Operands:
-    """dtype: of the sums, as which pixels are multiplied."""
+def _operands(conv: Convolution, *, is_copied: bool) -> Operands:
+    """is_copied: whether the image is."""
     order = None if conv.is_packed else _filter_strides(conv).order
-    copied = element_count(conv.image.type.shape) if _is_copied(conv, dtype) else 0
+    copied = element_count(conv.image.type.shape) if is_copied else 0
     return Operands(conv.weight.operand.dtype, order, copied)
 
 
-def _may_pack_on_the_way(conv: Convolution, dtype: DType) -> bool:
-    """Whether filters are not packed, and lie so that a work item can pack them."""
-    is_merged = _is_copied(conv, dtype) and _can_merge(conv)
+def _may_pack_on_the_way(conv: Convolution, is_copied: bool) -> bool:
+    """Whether filters are not packed, and lie so that a work item can pack them. is_copied: whether the image is."""
+    is_merged = is_copied and _can_merge(conv)
     return not conv.is_packed and not is_merged and can_be_packed_on_the_way(conv.windows.taps)
 
 
-def _image(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> tuple[Var, Windows, Dim]:
+def _image(
+    builder: ProgramBuilder, conv: Convolution, shape: TileShape, *, is_copied: bool
+) -> tuple[Var, Windows, Dim]:
     """Where pixels are read, how windows lie on them, and the length of a run."""
     pointer = builder.pointers[conv.image.operand]
     channel_stride = conv.image.type.element_strides[1]
     is_transposed = conv.windows.is_transposed
-    if not _is_copied(conv, shape.dtype):
+    if not is_copied:
         return pointer, conv.windows, conv.channels
     channels = conv.image.type.shape[1]
     # The padding of a transpose is cut off its result; the image itself has none.

@@ -27,17 +27,19 @@ class GemmParams:
 
     is_packed_on_the_way: whether each work item packs its columns, instead of a kernel before for all; False where they
     are packed already. is_gemv: whether columns are read where they lie (`hidet.cpu.schedules.gemv`), by items of
-    `item.groups` groups.
+    `item.groups` groups. copies_image: whether the image of a convolution is copied first, channels last, where taps of
+    a row of the kernel are one run.
     """
 
     tile: RegisterTile
     item: Item
     is_packed_on_the_way: bool = False
     is_gemv: bool = False
+    copies_image: bool = False
 
 
-ExtentsOf = Callable[[bool], Extents]
-"""Extents of a product whose columns are packed on the way, or are not."""
+ExtentsOf = Callable[[GemmParams], Extents]
+"""Extents of a product by its parameters."""
 
 
 def default_params(
@@ -59,18 +61,28 @@ def default_params(
 
 
 def gemm_space(
-    target: CpuTarget, dtype: DType, extents_of: ExtentsOf, packing: tuple[bool, ...], default: GemmParams
+    target: CpuTarget,
+    dtype: DType,
+    extents_of: ExtentsOf,
+    default: GemmParams,
+    *,
+    packing: tuple[bool, ...],
+    copying: tuple[bool, ...] = (False,),
+    more: tuple[Constraint[GemmParams], ...] = (),
 ) -> Space[GemmParams]:
-    """Everything that may be chosen. packing: what `is_packed_on_the_way` may be."""
+    """Everything that may be chosen.
+
+    packing, copying: what `is_packed_on_the_way` and `copies_image` may be. more: constraints.
+    """
 
     def shape(params: GemmParams) -> TileShape:
         return tile_shape(target, dtype, params.tile)
 
     def fits_tables(params: GemmParams) -> bool:
-        return params.item.tiles * params.tile.rows <= extents_of(params.is_packed_on_the_way).most_rows
+        return params.item.tiles * params.tile.rows <= extents_of(params).most_rows
 
     def fits_cache(params: GemmParams) -> bool:
-        extents, steps = extents_of(params.is_packed_on_the_way), params.item.most_steps
+        extents, steps = extents_of(params), params.item.most_steps
         if extents.order == "taps":
             return steps == default.item.most_steps
         return steps == default.item.most_steps or steps * extents.step_bytes(shape(params)) <= target.cpu.l1_bytes
@@ -79,15 +91,18 @@ def gemm_space(
         item = replace(params.item, groups=default.item.groups)
         return not params.is_gemv or (params.tile, item) == (default.tile, default.item)
 
-    def make(tile: RegisterTile, tiles: int, groups: int, steps: int, on_the_way: bool, gemv: bool) -> GemmParams:
-        return GemmParams(tile, Item(tiles, groups, steps), on_the_way, gemv)
+    def make(
+        tile: RegisterTile, tiles: int, groups: int, steps: int, on_the_way: bool, gemv: bool, copies: bool
+    ) -> GemmParams:
+        return GemmParams(tile, Item(tiles, groups, steps), on_the_way, gemv, copies)
 
-    first = extents_of(packing[0])
+    first = extents_of(default)
     steps = tuple(sorted({default.item.most_steps, *_STEPS}))
     most = {"tiles": first.tiles(shape(default)), "groups": first.groups(shape(default))}
     tiles = {default.item.tiles, *(count for count in _ITEM_TILES if count <= most["tiles"])}
     groups = {default.item.groups, *(count for count in _ITEM_GROUPS if count <= most["groups"])}
-    gemv = (False, True) if any(can_be_gemv(extents_of(each)) for each in packing) else (False,)
+    packed = [replace(default, is_packed_on_the_way=each) for each in packing]
+    gemv = (False, True) if any(can_be_gemv(extents_of(params)) for params in packed) else (False,)
     return Space(
         (
             tile_knob(target),
@@ -96,6 +111,7 @@ def gemm_space(
             Knob("steps", steps, "steps that are summed in registers at once"),
             Knob("packed_on_the_way", packing, "whether each work item packs its columns"),
             Knob("gemv", gemv, "whether columns are read where they lie"),
+            Knob("copies_image", copying, "whether the image is copied, channels last"),
         ),
         make,
         (
@@ -103,9 +119,10 @@ def gemm_space(
             Constraint(f"a chunk of columns stays in the first-level cache: {target.cpu.l1_bytes} bytes", fits_cache),
             Constraint(
                 "columns that are read in place are neighbours along the sum, and not packed before",
-                lambda params: not params.is_gemv or can_be_gemv(extents_of(params.is_packed_on_the_way)),
+                lambda params: not params.is_gemv or can_be_gemv(extents_of(params)),
             ),
             Constraint("a GEMV has no other tiles and steps", is_gemv_alike),
+            *more,
         ),
     )
 

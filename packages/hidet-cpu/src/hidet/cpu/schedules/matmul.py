@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from hidet import dims
 from hidet.context import CompileContext
@@ -84,9 +83,11 @@ class MatmulRule(ScheduleRule[MatrixProduct, GemmParams]):
         """Register tiles, work items, chunks of the sum, and where columns are packed."""
         product = match.data
         packing = (False,) if product.is_packed else (False, True)
-        return gemm_space(
-            cpu_target(ctx), _sum_dtype(product), partial(_extents, product), packing, self.default(match, ctx)
-        )
+
+        def extents(params: GemmParams) -> Extents:
+            return _extents(product, params.is_packed_on_the_way)
+
+        return gemm_space(cpu_target(ctx), _sum_dtype(product), extents, self.default(match, ctx), packing=packing)
 
     def default(self, match: Match[MatrixProduct], ctx: CompileContext) -> GemmParams:
         """By sizes, symbolic ones as their hints say."""
