@@ -32,7 +32,7 @@ _POINTER, _POINTERS, _SPILLED = 1.0, 8, 3.0
 # Cycles of a work item, of a column group of it, and of an entry of its table: of a matrix, or of an image.
 _ITEM, _GROUP, _ROW, _TAP = 150.0, 40.0, 3.0, 5.0
 # Cycles of packing an element: squares that are transposed in registers, vectors that are copied, and single elements.
-_PACKED: dict[Order, float] = {"steps": 0.35, "taps": 0.45, "columns": 0.25, "any": 2.0}
+_PACKED: dict[Order, float] = {"steps": 0.25, "taps": 0.35, "columns": 0.25, "any": 2.0}
 # Cycles of packing a step of a vector that has fewer columns than lanes, of which each is copied alone.
 _PART = 12.0
 # Cycles of a dot function of `gemv`, which adds the lanes of its sums at the end.
@@ -146,7 +146,8 @@ class _Model:
         height = min(4, 1 << (self.rows - 1).bit_length(), lanes)
         width = lanes // height
         functions = _ceil(self.rows, height) * self.problems * _ceil(self.columns, width)
-        step = max(lanes * self.vector, (height + width) / 2 * self.cycle)
+        # Vectors of both operands, which lie across cache lines, are read at one a cycle, half of them behind products.
+        step = lanes * self.vector + (height + width) / 2 * self.cycle
         busy = functions * (_ceil(self.steps, lanes) * step + _DOT * self.cycle)
         items = self.problems * _ceil(_ceil(self.columns, self.shape.columns), groups)
         busy += items * (_ITEM + _GROUP * groups) * self.cycle
