@@ -29,7 +29,7 @@ from hidet.schedule.claims import claims
 from hidet.schedule.rule import Choice, Program
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.shared_programs import build as build_choice
-from hidet.schedule.shortlist import predicted, shortlist
+from hidet.schedule.shortlist import predicted, shortlist, space_of
 from hidet.testing.numerics import Sample, Verdict, check_output
 from hidet.testing.scheduled import run_scheduled
 
@@ -46,9 +46,10 @@ _SUM_ALLOWANCE = 4e-7
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A program of a case's task. predicted: seconds by the cost model; None without one."""
+    """A program of a case's task. knobs: the values of the space's knobs that its parameters come of, in words.
+    predicted: seconds by the cost model; None without one."""
 
-    params: object
+    knobs: str
     predicted: float | None
     program: Program
 
@@ -94,13 +95,19 @@ def points_of(case: Case, ctx: CompileContext, most: int | None) -> Points:
     claim = next(claims(measured.task, ctx, []))
     points: list[Point] = []
     failed: list[str] = []
+    words = {
+        params: "; ".join(f"{name} {value}" for name, value in values.items())
+        for values, params in space_of(claim.rule, claim.match, ctx).points()
+    }
     for params in shortlist(claim.rule, claim.match, ctx, most or 0, level=2 if most is None else 1):
         try:
             built = build_choice(Choice(claim.spec.name, claim.rule, claim.match, params), ctx)
         except ScheduleError as error:
-            failed.append(f"{params}: {error.message}")
+            failed.append(f"{words.get(params, params)}: {error.message}")
             continue
-        points.append(Point(params, predicted(claim.rule, claim.match, params, ctx), built.program))
+        points.append(
+            Point(words.get(params, str(params)), predicted(claim.rule, claim.match, params, ctx), built.program)
+        )
     return Points(claim.spec.name, scheduled, tuple(points), tuple(failed))
 
 

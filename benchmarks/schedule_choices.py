@@ -6,8 +6,8 @@
 
 Cases are drawn by the seed. Programs are compiled by other processes, into the kernel cache, while one measures. All
 points of a case are timed in turns, the shortest call counts, and the fastest few are timed once more beside the
-default, so that the best of many is not the luckiest. On a GPU calls are replays of a CUDA graph with inputs that take
-turns, so that those of a call lie in no cache.
+default, so that the best of many is not the luckiest, and again where the default does not come close. On a GPU calls
+are replays of a CUDA graph with inputs that take turns, so that those of a call lie in no cache.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ CLOSE = 1.05
 """Times the best one's that a default may take to count as good."""
 _ROUNDS = 5
 _FINALISTS = 3
+_REPEATS = 3
 _WORST = 10
 
 
@@ -107,6 +108,12 @@ def worst(rows: Sequence[ChoiceRow], count: int = _WORST) -> list[ChoiceRow]:
     return sorted(rows, key=lambda row: row.ratio, reverse=True)[:count]
 
 
+def differing(default: str, best: str) -> tuple[str, str]:
+    """The knobs of two points that have other values, in words."""
+    pairs = [(a, b) for a, b in zip(default.split("; "), best.split("; "), strict=False) if a != b]
+    return "; ".join(a for a, _ in pairs), "; ".join(b for _, b in pairs)
+
+
 def row_of(
     case: Case,
     rule: str,
@@ -154,7 +161,7 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
         if verdict.correct:
             right.append(place)
         else:
-            wrong.append(f"{made.points[place].params}: {verdict}")
+            wrong.append(f"{made.points[place].knobs}: {verdict}")
     best: list[float | None] = [None] * len(timers)
 
     def time_in_turns(places: Sequence[int], each: float) -> dict[int, float]:
@@ -171,11 +178,17 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
     modelled = [place for place in right if predictions[place] is not None]
     again = {*finalists, *right[:1], *([min(modelled, key=lambda n: predictions[n] or 0.0)] if modelled else [])}
     final = time_in_turns(sorted(again), 3 * seconds)
+    for _ in range(_REPEATS):
+        if 0 not in final or final[0] <= CLOSE * min(final.values()):
+            break
+        # Whatever else the machine does makes rows worse, never better: a bad one is looked at again.
+        more = time_in_turns(sorted(again), 3 * seconds)
+        final = {place: min(final[place], more[place]) for place in final}
     fastest = min(final.values())
     for place in right:
         # The rest were slower than the finalists, which the second look has shown to take this at least.
         best[place] = final.get(place, max(first[place], fastest))
-    params = [str(point.params) for point in made.points]
+    params = [point.knobs for point in made.points]
     return row_of(case, made.rule, params, predictions, best, wrong, made.failed)
 
 
@@ -205,7 +218,7 @@ def print_rows(console: Console, rows: Sequence[ChoiceRow]) -> None:
     for row in worst(rows):
         predicted = "-" if row.predicted_ratio is None else f"{row.predicted_ratio:.2f}"
         micro = [f"{seconds * 1e6:.1f}" for seconds in (row.default, row.best)]
-        table.add_row(row.case, row.default_params, row.best_params, *micro, f"{row.ratio:.2f}", predicted)
+        table.add_row(row.case, *differing(row.default_params, row.best_params), *micro, f"{row.ratio:.2f}", predicted)
     console.print(table)
     shares = Table("operator", "cases", "points", "default / best", "within 5 %", "ranked first / best", "within 5 %")
     for op in (*dict.fromkeys(row.op for row in rows), "all"):

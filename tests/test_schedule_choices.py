@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.choice_cases import LIMITS, OPS, Case, draw_cases
 from benchmarks.choice_points import CpuTimer, memory_of, points_of, reference_of, timers_of
-from benchmarks.schedule_choices import CLOSE, ChoiceRow, main, row_of, summary, worst
+from benchmarks.schedule_choices import CLOSE, ChoiceRow, differing, main, row_of, summary, worst
 from hidet.context import make_context
 
 ATTENTION = Case("attention", "causal", "f32", (("b", 1), ("h", 2), ("q", 9), ("k", 9), ("d", 16)))
@@ -74,6 +74,14 @@ def test_a_summary_has_the_geometric_mean_and_the_share_within_five_per_cent() -
 def test_the_worst_rows_come_first() -> None:
     rows = [_row(1.0), _row(3.0, 1.0), _row(2.0, 1.0)]
     assert [row.ratio for row in worst(rows, 2)] == [3.0, 2.0]
+
+
+def test_a_table_shows_the_knobs_that_differ() -> None:
+    assert differing("tile 6x4; steps 64; gemv False", "tile 12x1; steps 64; gemv True") == (
+        "tile 6x4; gemv False",
+        "tile 12x1; gemv True",
+    )
+    assert differing("keys 128", "keys 128") == ("", "")
 
 
 @pytest.mark.parametrize("case", [PRODUCT, IMAGE, ATTENTION], ids=str)

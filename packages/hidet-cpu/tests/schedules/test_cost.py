@@ -48,8 +48,8 @@ def conv(n: int, channels: int = 30) -> str:
     )
 
 
-def attention(batch: int, queries: int) -> str:
-    q, k = f"f32[{batch}, 4, {queries}, 64]", f"f32[{batch}, 4, 200, 64]"
+def attention(batch: int, queries: int, keys: int = 200, depth: int = 64) -> str:
+    q, k = f"f32[{batch}, 4, {queries}, {depth}]", f"f32[{batch}, 4, {keys}, {depth}]"
     return f"graph g(%q: {q}, %k: {k}, %v: {k}):\n  %0: {q} = attention(%q, %k, %v)\n  return %0\n"
 
 
@@ -177,10 +177,14 @@ def test_few_rows_are_a_gemv_unless_sums_are_short(m, n, k, is_gemv) -> None:
     assert claim.rule.default(claim.match, ctx).is_gemv == is_gemv
 
 
-@pytest.mark.parametrize(("queries", "vectors"), [(512, 4), (128, 4), (64, 4), (72, 4), (41, 2), (110, 2)])
-def test_a_block_has_as_many_queries_as_leave_few_lanes_without_any(queries, vectors) -> None:
+@pytest.mark.parametrize(
+    ("queries", "keys", "depth", "vectors"), [(64, 32, 16, 4), (128, 32, 16, 4), (40, 32, 16, 2), (512, 512, 64, 2)]
+)
+def test_blocks_have_as_many_queries_as_lanes_are_used_for_and_the_first_level_cache_keeps(
+    queries, keys, depth, vectors
+) -> None:
     ctx = make_context("cpu:znver5")
-    claim = claim_of(attention(2, queries), ctx)
+    claim = claim_of(attention(2, queries, keys, depth), ctx)
     assert claim.rule.default(claim.match, ctx).vectors == vectors
 
 

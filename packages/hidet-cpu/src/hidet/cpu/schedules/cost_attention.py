@@ -2,7 +2,7 @@
 
 A work item of `attention_flash` goes through its keys a block at a time; for each vector of queries it pays
 
-    the two products    by register tiles, as in `cost_gemm`; weights lie in the first-level cache or beyond it
+    the two products    by register tiles, as in `cost_gemm`; columns lie in the first-level cache or beyond it
     the softmax         some cycles a score
     the block           sums of the blocks before are read, scaled and written once more
 
@@ -23,6 +23,8 @@ from hidet.target.constants import DeviceConstants
 _SCORE, _CALL, _SUM, _BLOCK, _MOVED = 14.0, 20.0, 3.0, 60.0, 0.4
 # Cycles of a work item, and of a key of a decode kernel beside its multiply-adds.
 _ITEM, _KEY = 300.0, 8.0
+# What columns from beyond the first-level cache cost: one part of so many, the rest hides behind products.
+_SHOWN = 8
 # Cycles of copying an element of keys or values, converted or not.
 _COPIED = 0.4
 # Of reading keys and values and of computing, what takes less time hides behind the other but for one part of so many.
@@ -100,13 +102,14 @@ def _item_cycles(
         constants.fma_latency / cycle,
         (height + vectors) / 2,
     )
-    line = vectors * shape.lanes * shape.dtype.nbytes
-    # Weights that the first-level cache does not keep are read again for each tile of the second product.
-    far = constants.level_of(key_block * shape.pitch * shape.dtype.nbytes)
-    second = max(step, line / (far.core_bandwidth * cycle))
+    # Queries, scores and sums that the first-level cache does not keep together come from beyond it.
+    kept = (key_block + problem.depth + width) * shape.pitch * shape.dtype.nbytes
+    far = constants.level_of(kept)
+    if far is not constants.levels[0]:
+        step += vectors * shape.lanes * shape.dtype.nbytes / (far.core_bandwidth * cycle) / _SHOWN
     blocks = -(-keys // key_block)
     of_scores = -(-key_block // height) * (problem.depth * step + _CALL + height * vectors)
-    of_values = -(-width // height) * (key_block * second + _CALL + height * vectors * _SUM)
+    of_values = -(-width // height) * (key_block * step + _CALL + height * vectors * _SUM)
     each = of_scores + of_values + vectors * (key_block * _SCORE + _BLOCK)
     # The last block may have fewer keys.
     whole = keys / key_block
