@@ -83,18 +83,8 @@ def main(
         with tempfile.TemporaryDirectory(prefix="hidet-tuning-") as folder:
             rows.append(measure(CASES[name], budget, threads, search_space, seconds, Path(folder) / "choices.sqlite"))
     table = Table()
-    for column in (
-        "model",
-        "budget s",
-        "took s",
-        "again s",
-        "changed",
-        "stored",
-        "default ms",
-        "tuned ms",
-        "gain",
-        "load",
-    ):
+    columns = ("model", "budget s", "took s", "again s", "changed", "stored", "default ms", "tuned ms", "gain", "load")
+    for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
     for row in rows:
         table.add_row(
