@@ -236,6 +236,18 @@ def test_a_process_that_somebody_kills_is_started_again_and_no_candidate_is_blam
     assert measurer.device != ""
 
 
+@pytest.mark.parametrize("ending", [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS])
+def test_a_candidate_that_ends_its_process_is_refused_with_the_signal(
+    measurer: Measurer, ending: signal.Signals
+) -> None:
+    assert measurer.run(trial(None)).failure == ""
+    process = measurer._process
+    process.send_signal(ending)
+    process.wait()
+    assert measurer.run(trial(square(1))).failure == f"crashed: signal {int(ending)}"
+    assert measurer.run(trial(square(1))).failure == ""
+
+
 def test_a_trial_that_the_budget_ends_blames_nobody(measurer: Measurer) -> None:
     with pytest.raises(TimeoutError, match=r"not ended within 0\.3 s"):
         measurer.run(trial(square(1 << 50)), most=0.3)
