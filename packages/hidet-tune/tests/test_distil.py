@@ -273,3 +273,22 @@ def test_a_store_becomes_a_wheel_whose_choices_are_taken_where_it_is_installed(
     assert json.loads(followed.stdout) == [softmax.small, softmax.small, softmax.large, softmax.default], (
         followed.stderr
     )
+
+
+def test_exported_lines_become_a_wheel_too(store, tmp_path) -> None:
+    store.put([entry(columns, SMALL if columns <= 512 else LARGE) for columns in (64, 512, 1024)])
+    lines = tmp_path / "choices.jsonl"
+    lines.write_text("\n".join(store.export_lines()))
+    texts = []
+    for number, source in enumerate((store.path, lines)):
+        done = CliRunner().invoke(main, ["tune", "distil", str(source), "-o", str(tmp_path / f"pack{number}")])
+        assert done.exit_code == 0, done.output
+        texts.append((tmp_path / f"pack{number}" / "src" / f"pack{number}" / "decisions.py").read_text())
+    assert texts[0] == texts[1]
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing of that kind")
+    done = CliRunner().invoke(main, ["tune", "distil", str(tmp_path / "notes.txt"), "-o", str(tmp_path / "pack")])
+    assert done.exit_code != 0 and "line 1 is no tuned choice" in done.output
+    assert not (tmp_path / "pack").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 
 import click
@@ -21,6 +22,9 @@ from hidet.tuning.report_live import LiveTable
 from hidet.tuning.store import Store, line_of, store_path
 from hidet.tuning.strategy_history import History
 from hidet.tuning.tuner import tune
+
+_SQLITE = b"SQLite format 3"
+"""Files of SQLite begin so."""
 
 store_option = click.option(
     "--store", default="", metavar="FILE", help="The store; by default HIDET_TUNE_STORE, or beside the kernel cache."
@@ -157,9 +161,16 @@ def import_choices(file: IO[str], store: str) -> None:
 def distil(store: Path, output: Path, as_json: bool) -> None:
     """Write the project of a wheel that chooses as STORE does, by small decision trees over sizes.
 
-    The wheel is called as the folder is. Its decisions are Python to read, review and edit.
+    STORE is a store, or what `hidet tune export` wrote, which leaves out how long other points take. The wheel is
+    called as the folder is. Its decisions are Python to read, review and edit.
     """
-    found = distilled(History(store))
+    with TemporaryDirectory() as folder:
+        history = History(store)
+        if not store.read_bytes().startswith(_SQLITE):
+            history = History(Path(folder) / "choices.sqlite")
+            with store.open(encoding="utf-8") as lines:
+                history.import_lines(lines)
+        found = distilled(history)
     write_pack(found, output)
     if as_json:
         print_json([asdict(each) for each in found])
