@@ -14,7 +14,7 @@ from tests.imports import WHEELS, Import, imports_of
 # What importing a file must not load: heavy libraries, and what most of its users do without. file -> modules.
 FIRST_USE: Mapping[str, set[str]] = {
     # `import hidet` loads nothing; `__getattr__` finds the rest.
-    "__init__.py": {"hidet.errors", "hidet.plugins.wheels", "importlib.metadata"},
+    "__init__.py": {"hidet.errors", "hidet.plugins.attributes", "hidet.plugins.wheels", "importlib.metadata"},
     # Operators and their types are registered without numpy; its arrays are weights, references and host operators.
     "dtypes.py": {"ml_dtypes", "numpy"},
     "graph/builder.py": {"numpy"},

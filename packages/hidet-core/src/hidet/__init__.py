@@ -98,8 +98,11 @@ else:
                 if error.name != f"hidet.{name}":
                     raise
             from hidet.errors import nearest_names
+            from hidet.plugins.attributes import find, names_of
             from hidet.plugins.wheels import wheels_of_modules
 
+            if name in names_of("hidet"):
+                return find("hidet", name)
             wheels = wheels_of_modules()
             if name in wheels:
                 raise AttributeError(f"hidet.{name} is not installed: pip install {wheels[name]}")

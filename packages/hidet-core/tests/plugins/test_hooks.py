@@ -324,3 +324,22 @@ def test_a_raising_observer_warns_and_compilation_goes_on(install_plugin) -> Non
     ):
         discover("bad_observer,good_observer").pass_done("fold", "graph", seen, None, 0.5)
     assert seen == [1]
+
+
+def test_hook_attributes(install_plugin, monkeypatch) -> None:
+    install_plugin(
+        "old_names",
+        """
+        from hidet.plugins import AttributeSpec
+        def hidet_attributes():
+            yield AttributeSpec(name="hidet.graph.parse_it", load="json:loads")
+            yield AttributeSpec(name="hidet.graph.Graph", load="json:loads")
+        """,
+    )
+    monkeypatch.setattr("hidet.plugins.host.load_registry", lambda: discover("old_names"))
+    loads = importlib.import_module("json").loads
+    graph = importlib.import_module("hidet.graph")
+    assert graph.parse_it is loads
+    assert graph.Graph is not loads, "a module's own names come first"
+    with pytest.raises(AttributeError, match=r"module 'hidet\.graph' has no attribute 'parse_them'"):
+        _ = graph.parse_them

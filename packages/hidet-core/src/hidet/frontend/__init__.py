@@ -10,6 +10,8 @@
 Nothing here knows a framework.
 """
 
+from importlib import import_module
+
 from hidet.frontend.contents import Contents
 from hidet.frontend.emitter import Emitter, NodeFacts, Number
 from hidet.frontend.handlers import Handler, Rows, plugin_handlers
@@ -31,3 +33,8 @@ __all__ = [
     "plugin_handlers",
     "signature_of_call",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # What plug-ins add.
+    return import_module("hidet.plugins.attributes").find("hidet.frontend", name)

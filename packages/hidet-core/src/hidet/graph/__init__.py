@@ -32,4 +32,4 @@ def __getattr__(name: str) -> object:
     # What users call lies above the compiler; see `hidet.api.flow`.
     if name in _FLOW:
         return getattr(import_module("hidet.api.flow"), name)
-    raise AttributeError(f"module 'hidet.graph' has no attribute {name!r}")
+    return import_module("hidet.plugins.attributes").find("hidet.graph", name)

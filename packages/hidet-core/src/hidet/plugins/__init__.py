@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from hidet.lazy import lazy_attributes
 from hidet.plugins.specs import (
     PLUGIN_API,
+    AttributeSpec,
     CommandSpec,
     CommandTable,
     ExecutorSpec,
@@ -36,6 +37,7 @@ __getattr__, __dir__ = lazy_attributes(__name__, {"use": "host", "without": "hos
 
 __all__ = [
     "PLUGIN_API",
+    "AttributeSpec",
     "CommandSpec",
     "CommandTable",
     "ExecutorSpec",

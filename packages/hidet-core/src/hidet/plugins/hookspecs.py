@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import (
+        AttributeSpec,
         CommandTable,
         ExecutorSpec,
         FrontendSpec,
@@ -107,6 +108,11 @@ def hidet_tuning_strategies() -> Iterable[StrategySpec]:
 @hookspec
 def hidet_tuning_executors() -> Iterable[ExecutorSpec]:
     """Where programs that are tuned are compiled and measured: `hidet.tune(executor="name")`."""
+
+
+@hookspec
+def hidet_attributes() -> Iterable[AttributeSpec]:
+    """Names of modules of hidet that users call: `hidet.graph.PassContext`."""
 
 
 @hookspec(firstresult=True)

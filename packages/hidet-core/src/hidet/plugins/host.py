@@ -37,6 +37,7 @@ from hidet.plugins.registry import Callback, PluginRecord, Problem, Registry
 from hidet.plugins.requirement import unmet_requirement
 from hidet.plugins.specs import (
     PLUGIN_API,
+    AttributeSpec,
     CommandSpec,
     CommandTable,
     ExecutorSpec,
@@ -309,6 +310,7 @@ def _registry(
         options=_table(tables, "options", OptionSpec),
         tuning_strategies=_table(tables, "tuning_strategies", StrategySpec),
         tuning_executors=_table(tables, "tuning_executors", ExecutorSpec),
+        attributes=_table(tables, "attributes", AttributeSpec),
         target_aliases=MappingProxyType(tables.target_aliases),
         owners=MappingProxyType(tables.owners),
         replaced=MappingProxyType(tables.replaced),

@@ -14,6 +14,7 @@ from hidet.plugins.specs import (
     FAMILY,
     OWN_COMMANDS,
     TASKS_WITHOUT_OPERATOR,
+    AttributeSpec,
     CommandSpec,
     ExecutorSpec,
     FrontendSpec,
@@ -40,6 +41,7 @@ SPEC_KINDS: Mapping[str, tuple[str, type | None]] = {
     "options": ("option", OptionSpec),
     "tuning_strategies": ("tuning strategy", StrategySpec),
     "tuning_executors": ("tuning executor", ExecutorSpec),
+    "attributes": ("attribute", AttributeSpec),
 }
 """Kind -> what one is called, class of its specs. The hook is `hidet_<kind>`. Class None: it lives in the compiler,
 which this package does not import; such a spec is anything with a name."""

@@ -15,6 +15,7 @@ from hidet.plugins.pass_order import order_passes
 from hidet.plugins.specs import (
     ANY,
     FAMILY,
+    AttributeSpec,
     CommandSpec,
     ExecutorSpec,
     FrontendSpec,
@@ -129,6 +130,7 @@ class Registry:
     options: Mapping[str, OptionSpec]
     tuning_strategies: Mapping[str, StrategySpec]
     tuning_executors: Mapping[str, ExecutorSpec]
+    attributes: Mapping[str, AttributeSpec]
     target_aliases: Mapping[str, str]
     owners: Mapping[tuple[str, str], Owner]
     replaced: Mapping[tuple[str, str], str]

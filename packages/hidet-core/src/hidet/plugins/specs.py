@@ -459,6 +459,12 @@ class ExecutorSpec(LoadedSpec):
     `hidet.tune(executor="name")`, `--executor name`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeSpec(LoadedSpec):
+    """A name that a module of hidet has for users: "hidet.graph.PassContext" is what `load` names. A module's own names
+    come first; which modules ask is in `hidet.plugins.attributes`."""
+
+
 @dataclass(slots=True)
 class CommandTable:
     """What `hidet_commands` fills: one per call of the hook, so a raising plug-in leaves nothing half registered."""

@@ -1,0 +1,37 @@
+"""What plug-ins add to modules of hidet, by the hook `hidet_attributes`.
+
+Asked where a module has no such name of its own: `hidet`, `hidet.graph`, `hidet.option`, `hidet.frontend`,
+`hidet.drivers` and `hidet.runtime`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.plugins.specs import AttributeSpec
+
+
+def find(module: str, name: str) -> object:
+    """What `module.name` is to a plug-in. AttributeError where it is nothing to any."""
+    path = f"{module}.{name}"
+    # `from hidet.runtime import artifact` asks before it imports: plug-ins are not loaded for that.
+    is_module = "__path__" in vars(import_module(module)) and find_spec(path) is not None
+    spec = None if name.startswith("_") or is_module else _attributes().get(path)
+    if spec is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return spec.resolve()
+
+
+def names_of(module: str) -> list[str]:
+    """What plug-ins add to a module."""
+    return [name.removeprefix(f"{module}.") for name in _attributes() if name.rpartition(".")[0] == module]
+
+
+def _attributes() -> Mapping[str, AttributeSpec]:
+    # The host of plug-ins is heavy, and most who import a module of hidet miss no name in it.
+    found: Mapping[str, AttributeSpec] = import_module("hidet.plugins.host").load_registry().attributes
+    return found
