@@ -40,6 +40,8 @@ _LEARNING = 0.3
 """Of the time for the search, at most, to learn how long tasks take by default."""
 _FEWEST = 8
 """Candidates that the time of a task is enough for, or there is none for the tasks behind it."""
+_LAST_COMPARISON = 2.0
+"""How long it takes, in measurements of the default, compilation and all."""
 _MODEL_ROUNDS = 7
 _MODEL_TURN = 0.05
 """Seconds of calls in a turn of the model, at least one call."""
@@ -189,7 +191,9 @@ class Session:
             part = max((end - now) * subject.share / rest, _FEWEST * subject.trial_seconds)
             progress = Progress(number + 1, len(left), subject.report(), subject.share / total, self._end)
             tell = partial(self._tell, subject, progress)
-            search = TaskSearch(subject, executor, min(now + part, end), self._level, tell)
+            # The last comparison of the winner, on other inputs and for more rounds, has to be over by then.
+            until = min(now + part, end) - _LAST_COMPARISON * subject.trial_seconds
+            search = TaskSearch(subject, executor, until, self._level, tell)
             try:
                 self._keep(subject, search.run(self._strategy, History(self._store.path)))
             except KeyboardInterrupt:
@@ -202,12 +206,13 @@ class Session:
         """Learn how long tasks take by default, those first that seem to take long, for a part of the time. Returns
         those for which that is known, the largest shares of the model first; the others have reports."""
         order = sorted(subjects, key=lambda subject: -subject.expected)
+        if order and time.monotonic() < end:
+            executor.announce([default_trial(subject) for subject in order])
+        # From when the process has begun, which may take as long as a small budget.
         now = time.monotonic()
         until = now + _LEARNING * (end - now)
-        if order and now < until:
-            executor.announce([default_trial(subject) for subject in order])
-        for subject in order:
-            self._measure_default(subject, executor, until)
+        for number, subject in enumerate(order):
+            self._measure_default(subject, executor, until if number else end)
         return sorted((subject for subject in order if subject.seconds), key=lambda subject: -subject.share)
 
     def _tell(self, subject: Subject, progress: Progress) -> None:
