@@ -102,14 +102,18 @@ GROUPS = (
             "script": "hidet.script",
             "script_module": "hidet.script_module()",
             **{name: f"hidet.zeros([2], dtype=hidet.{name})" for name in _TYPES.split()},
+            "save_compiled_graph": "hidet.save_compiled_graph(graph.build(), 'saved.hidet')",
+            "load_compiled_graph": (
+                "graph.build().save('saved.hidet'); hidet.load_compiled_graph('saved.hidet')(x.numpy())"
+            ),
             "__version__": "assert hidet.__version__",
         },
         present=(
             "tfloat32 option ir utils graph runtime drivers driver cuda ops frontend torch onnx dtypes lang testing cli"
         ),
         missing=(
-            "Operator Module Task Device device save_graph load_graph save_compiled_graph load_compiled_graph "
-            "save_task load_task backend logging hip distributed ffi nn apps kernels"
+            "Operator Module Task Device device save_graph load_graph save_task load_task backend logging hip "
+            "distributed ffi nn apps kernels"
         ),
         notes={
             "save_compiled_graph": "`compiled.save(path)` of what `hidet.compile` gives",
@@ -231,14 +235,52 @@ GROUPS = (
             "FlowGraph": "assert hidet.graph.FlowGraph is hidet.FlowGraph",
             "trace_from": "hidet.graph.trace_from(hidet.ops.relu(s))",
             "optimize": "hidet.graph.optimize(graph)",
+            "Tensor": "assert hidet.graph.Tensor is hidet.Tensor",
+            "ops": "hidet.graph.ops.relu(x)",
+            "asarray": "hidet.graph.asarray([1])",
+            "randint": "hidet.graph.randint(2)",
+            "full": "hidet.graph.full([2], 1.0)",
+            "full_like": "hidet.graph.full_like(x, 1.0)",
+            "from_numpy": "hidet.graph.from_numpy(x.numpy())",
+            "from_dlpack": "hidet.graph.from_dlpack(x.torch())",
+            "from_torch": "hidet.graph.from_torch(x.torch())",
+            "randn": "hidet.graph.randn([2])",
+            "empty": "hidet.graph.empty([2])",
+            "zeros": "hidet.graph.zeros([2])",
+            "ones": "hidet.graph.ones([2])",
+            "symbol": "hidet.graph.symbol([2])",
+            "randn_like": "hidet.graph.randn_like(x)",
+            "empty_like": "hidet.graph.empty_like(x)",
+            "zeros_like": "hidet.graph.zeros_like(x)",
+            "ones_like": "hidet.graph.ones_like(x)",
+            "symbol_like": "hidet.graph.symbol_like(x)",
         },
         missing=(
-            "tensor ops nn flow_graph frontend transforms Tensor Operator PassContext GraphPass "
-            "GraphPassInstrument GraphForwardContext GraphForwardInstrument GraphForwardBenchmarkInstrument "
-            "GraphForwardDebugInstrument Module asarray randn empty zeros ones symbol randint randn_like "
-            "empty_like zeros_like ones_like symbol_like full full_like from_numpy from_dlpack from_torch "
-            "load_graph save_graph forward_context quant"
+            "nn flow_graph frontend transforms Operator GraphPass GraphPassInstrument GraphForwardContext "
+            "GraphForwardInstrument GraphForwardBenchmarkInstrument GraphForwardDebugInstrument Module load_graph "
+            "save_graph forward_context quant"
         ),
+    ),
+    Group(
+        "hidet.graph.PassContext",
+        acts={
+            "save_graph_instrument": "with hidet.graph.PassContext() as ctx: ctx.save_graph_instrument('stages')",
+            "current": "hidet.graph.PassContext.current()",
+            "set_mma": "hidet.graph.PassContext().set_mma('mma')",
+            "set_use_attention": "hidet.graph.PassContext().set_use_attention(True)",
+            "set_parallel_k": "hidet.graph.PassContext().set_parallel_k(default=True)",
+        },
+        warns={
+            "set_precision": "hidet.graph.PassContext().set_precision('float16')",
+            "set_reduce_precision": "hidet.graph.PassContext().set_reduce_precision('float16')",
+            "set_verbose": "hidet.graph.PassContext().set_verbose()",
+            "profile_pass_instrument": "hidet.graph.PassContext().profile_pass_instrument()",
+            "reduce_cuda_compile_mem": "hidet.graph.PassContext().reduce_cuda_compile_mem(True)",
+            "allow_source_graph_removal": "hidet.graph.PassContext().allow_source_graph_removal()",
+        },
+        refused={"add_quantize_rules": "hidet.graph.PassContext().add_quantize_rules([])"},
+        notes={"set_mma": "matrix units are used wherever they can be; `simt` warns"},
+        doc="Of the wheel `hidet-compat`.",
     ),
     Group(
         "hidet.option",
@@ -247,24 +289,72 @@ GROUPS = (
             "get_cache_dir": "hidet.option.get_cache_dir()",
             "cache_operator": "hidet.option.cache_operator(True)",
             "search_space": "hidet.option.search_space(0)",
-            "get_search_space": "assert hidet.option.get_search_space() == 0",
-        },
-        refused={
-            "parallel_build": "hidet.option.parallel_build(True)",
-            "parallel_tune": "hidet.option.parallel_tune()",
+            "parallel_build": "hidet.option.parallel_build(False)",
             "num_local_workers": "hidet.option.num_local_workers(1)",
             "save_lower_ir": "hidet.option.save_lower_ir(True)",
+            "get_parallel_tune": "hidet.option.get_parallel_tune()",
             "runtime_check": "hidet.option.runtime_check(True)",
+            "debug_strict_broadcast_check": "hidet.option.debug_strict_broadcast_check(True)",
+            "execution_mode": "hidet.option.execution_mode('compilation')",
+            "get_hexcute_matmul": "hidet.option.get_hexcute_matmul()",
+            "use_torch_stream": "hidet.option.use_torch_stream(True)",
+            "current_context": "hidet.option.current_context().get_option('search_space')",
+            "set_option": "hidet.option.set_option('search_space', 0)",
+            "dump_options": "hidet.option.dump_options()",
+            "restore_options": "hidet.option.restore_options(hidet.option.dump_options())",
+            "cuda.arch": "hidet.option.cuda.arch('auto')",
+            "cpu.arch": "hidet.option.cpu.arch('haswell')",
+            "hip.arch": "hidet.option.hip.arch('auto')",
+            "get_cache_operator": "assert hidet.option.get_cache_operator()",
+            "get_search_space": "assert hidet.option.get_search_space() == 0",
+            "get_parallel_build": "assert hidet.option.get_parallel_build()",
+            "get_num_local_workers": "assert hidet.option.get_num_local_workers() is None",
+            "get_save_lower_ir": "assert not hidet.option.get_save_lower_ir()",
+            "get_bench_config": "assert hidet.option.get_bench_config() == (3, 10, 3)",
+            "is_fix_gpu_frequency_for_tuning": "assert not hidet.option.is_fix_gpu_frequency_for_tuning()",
+            "get_runtime_check": "assert hidet.option.get_runtime_check()",
+            "get_execution_mode": "assert hidet.option.get_execution_mode() == 'compilation'",
+            "get_parallel_k": "assert hidet.option.get_parallel_k() == 'default'",
+            "is_use_torch_stream": "assert hidet.option.is_use_torch_stream()",
+            "is_option_exist": "assert hidet.option.is_option_exist('search_space')",
+            "context": "with hidet.option.context() as ctx: ctx.set_option('search_space', 0)",
+            "get_option": "assert hidet.option.get_option('cuda.arch') == 'auto'",
         },
-        missing=(
-            "bench_config get_bench_config get_cache_operator get_parallel_build get_parallel_tune "
-            "fix_gpu_frequency_for_tuning is_fix_gpu_frequency_for_tuning get_num_local_workers get_save_lower_ir "
-            "debug_cache_tuning debug_enable_var_id debug_show_var_id debug_dump_graph_visual "
-            "debug_strict_broadcast_check debug_show_verbose_flow_graph get_runtime_check execution_mode "
-            "get_execution_mode parallel_k get_parallel_k hexcute_matmul get_hexcute_matmul is_option_exist "
-            "use_torch_stream is_use_torch_stream context current_context set_option get_option register_option "
-            "dump_options restore_options cuda cpu hip compile_server internal"
-        ),
+        warns={
+            "bench_config": "hidet.option.bench_config(1, 5, 5)",
+            "parallel_tune": "hidet.option.parallel_tune(4)",
+            "fix_gpu_frequency_for_tuning": "hidet.option.fix_gpu_frequency_for_tuning(True)",
+            "debug_cache_tuning": "hidet.option.debug_cache_tuning()",
+            "debug_enable_var_id": "hidet.option.debug_enable_var_id()",
+            "debug_show_var_id": "hidet.option.debug_show_var_id()",
+            "debug_dump_graph_visual": "hidet.option.debug_dump_graph_visual()",
+            "debug_show_verbose_flow_graph": "hidet.option.debug_show_verbose_flow_graph()",
+            "parallel_k": "hidet.option.parallel_k('search')",
+            "hexcute_matmul": "hidet.option.hexcute_matmul('disable')",
+            "compile_server.addr": "hidet.option.compile_server.addr('10.0.0.1')",
+            "compile_server.port": "hidet.option.compile_server.port(80)",
+            "compile_server.enable": "hidet.option.compile_server.enable()",
+            "compile_server.username": "hidet.option.compile_server.username('me')",
+            "compile_server.password": "hidet.option.compile_server.password('secret')",
+            "compile_server.repo": "hidet.option.compile_server.repo('https://example.org', version='main')",
+            "compile_server.num_workers": "hidet.option.compile_server.num_workers(4)",
+            "internal.torch_api_use_example_input_shapes": (
+                "hidet.option.internal.torch_api_use_example_input_shapes(True)"
+            ),
+            "internal.dispatch_table.set_split_points": "hidet.option.internal.dispatch_table.set_split_points([1, 8])",
+        },
+        missing="register_option cuda.get_arch_pair cuda.build cuda.cpu_arch",
+        notes={
+            "cache_dir": "holds for what is compiled later in this thread or task",
+            "num_local_workers": "processes that compile for the host; 0 is this one alone",
+            "save_lower_ir": "the folder `ir` of the cache directory; `hidet.option.dump(directory)` says where",
+            "cuda.arch": "the machine that is compiled for where a target is named without one",
+            "runtime_check": "arguments are always checked; False warns",
+            "execution_mode": "operators on tensors are compiled; others warn",
+            "use_torch_stream": "kernels run on torch's stream; False warns",
+            "set_option": "takes names of all settings, those that warn too",
+        },
+        doc="Those that warn, and their getters, are of the wheel `hidet-compat`.",
     ),
     Group(
         "hidet.torch.dynamo_config",
@@ -335,9 +425,10 @@ GROUPS = (
     Group("hidet.driver", present="build_ir_module"),
     Group(
         "hidet.runtime",
+        acts={"save_compiled_graph": "hidet.runtime.save_compiled_graph(graph.build(), 'saved.hidet')"},
+        present="BackendException CompiledGraph load_compiled_graph",
         missing=(
-            "BackendException Storage CompiledModule CompiledFunction CompiledTask CompiledGraph "
-            "load_compiled_module load_compiled_task load_compiled_graph save_compiled_graph storage"
+            "Storage CompiledModule CompiledFunction CompiledTask load_compiled_module load_compiled_task storage"
         ),
     ),
     Group(

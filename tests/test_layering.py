@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "graph": COMPUTE,
     "operators": GRAPH,
     "target": GRAPH,
-    "option": {"errors"},
+    "option": {"errors", "plugins"},
     "budget": {"errors"},
     "context": BASE | {"budget", "cache", "plugins", "target", "option"},
     # Names that users' scripts import; hidet itself does not.

@@ -8,7 +8,7 @@ import pytest
 import hidet
 from hidet import dtypes, option
 from hidet.context import make_context
-from hidet.errors import DTypeError, OptionError, OptionRemoved, ShapeError
+from hidet.errors import DTypeError, OptionError, ShapeError
 from hidet.lang import f32
 
 
@@ -122,8 +122,6 @@ def test_settings_reach_the_compilations_after_them(tmp_path):
         option._SETTINGS.set(before)
     with pytest.raises(OptionError, match="search_space is 0, 1 or 2, got 3"):
         option.search_space(3)
-    with pytest.raises(OptionRemoved, match=r"no longer a setting\nhint: arguments are always checked"):
-        option.runtime_check(True)
 
 
 def test_tensors_have_the_methods_of_earlier_versions():

@@ -134,11 +134,11 @@ class Options:
 
 def options_from(given: Options | Mapping[str, Any] | None) -> Options:
     """Options of a mapping as users write it; environment variables HIDET_DUMP and HIDET_VERIFY, and
-    `hidet.option.search_space`, give defaults."""
+    `search_space` and `dump` of `hidet.option`, give defaults."""
     if isinstance(given, Options):
         return given
     base = Options(
-        dump=os.environ.get("HIDET_DUMP"),
+        dump=os.environ.get("HIDET_DUMP") or option.current().dump,
         verify=os.environ.get("HIDET_VERIFY") == "1",
         search_space=option.current().search_space,
     )
@@ -178,6 +178,8 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     checked = {name: registry.option(name, own).check(value) for name, value in chosen.plugin_options.items()}
     chosen = replace(chosen, plugin_options=checked) if checked else chosen
     name, _, machine = (registry.target_of_device("cpu") if target == "auto" else target).partition(":")
+    settings = option.current()
+    machine = machine or settings.machines.get(name, "")
     spec = registry.target(name)
     make_target: Any = spec.resolve()
     made = make_target(machine) if machine else make_target()
@@ -186,7 +188,6 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
             f"target {spec.name!r} ({registry.owners['targets', spec.name]}) calls itself {made.name!r}",
             hint="schedules and passes are found by the name of its TargetSpec",
         )
-    settings = option.current()
     cache = open_cache(enabled=chosen.cache and settings.cache, directory=settings.cache_dir)
     named = machine if machine and not machine.isdigit() else None
     return CompileContext(target=made, registry=registry, options=chosen, cache=cache, machine=named)

@@ -1,36 +1,41 @@
 """Settings that hold for all compilations of a thread or task from here on: `hidet.option.cache_dir("./cache")`.
 
-Options of one compilation are passed to it; see `hidet.Options`. These are read once, when a compilation begins.
+    with hidet.option.context():
+        hidet.option.search_space(2)  # until the end of the block
+
+Options of one compilation are passed to it; see `hidet.Options`. These are read once, when a compilation begins. Those
+of hidet 0.6 that say nothing to the compiler any more are in the wheel hidet-compat, which adds them to this module.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
 
-from hidet.errors import OptionError, OptionRemoved, suggestion
-
-_HINTS = {  # settings of earlier versions, with what there is instead
-    "parallel_build": "kernels are always compiled in parallel",
-    "parallel_tune": "schedules are measured one after the other, so that none disturbs another",
-    "num_local_workers": "kernels are compiled on all CPUs that the process may use",
-    "save_lower_ir": "pass options={'dump': directory}, or set HIDET_DUMP",
-    "runtime_check": "arguments are always checked",
-}
-
-
-_NAMES = ("cache_dir", "get_cache_dir", "cache_operator", "search_space", "get_search_space")
+from hidet.errors import OptionError, nearest_names
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """cache_dir: where machine code is kept, None for HIDET_CACHE_DIR or the user's cache. cache: whether it is.
-    search_space: as of `hidet.Options`, where they say nothing."""
+    search_space: as of `hidet.Options`, where they say nothing. workers: processes that compile for the host, None for
+    HIDET_NUM_WORKERS or as many as are worth it. dump: as of `hidet.Options`, where neither they nor HIDET_DUMP say so.
+    machines: what is compiled for where a target is named without a machine, by target. others: what settings of wheels
+    were set to."""
 
     cache_dir: str | None = None
     cache: bool = True
     search_space: int | None = None
+    workers: int | None = None
+    dump: str | None = None
+    machines: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, object] = field(default_factory=dict)
 
 
 _SETTINGS: ContextVar[Settings] = ContextVar("hidet_settings", default=Settings())  # noqa: B039  # it is frozen
@@ -39,6 +44,38 @@ _SETTINGS: ContextVar[Settings] = ContextVar("hidet_settings", default=Settings(
 def current() -> Settings:
     """The settings here."""
     return _SETTINGS.get()
+
+
+class OptionContext:
+    """What is set in its block is forgotten behind it. `set_option` and `get_option` are those of the module."""
+
+    def __init__(self) -> None:
+        self._tokens: list[Token[Settings]] = []
+
+    def __enter__(self) -> OptionContext:
+        self._tokens.append(_SETTINGS.set(current()))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _SETTINGS.reset(self._tokens.pop())
+
+    def set_option(self, name: str, value: object) -> None:
+        """See `hidet.option.set_option`."""
+        set_option(name, value)
+
+    def get_option(self, name: str) -> object:
+        """See `hidet.option.get_option`."""
+        return get_option(name)
+
+
+def context() -> OptionContext:
+    """For `with`: settings of the block."""
+    return OptionContext()
+
+
+def current_context() -> OptionContext:
+    """What `set_option` and `get_option` of the module are methods of."""
+    return OptionContext()
 
 
 def cache_dir(path: str | os.PathLike[str]) -> None:
@@ -56,6 +93,11 @@ def cache_operator(enabled: bool = True) -> None:
     _SETTINGS.set(replace(current(), cache=bool(enabled)))
 
 
+def get_cache_operator() -> bool:
+    """What `cache_operator` has set; True at first."""
+    return current().cache
+
+
 def search_space(level: int) -> None:
     """How many of the parameters of a schedule are measured in compilations from here on: 0 none, 1 those that a cost
     model ranks first, 2 all. 1 and 2 need hidet-tune, and take `hidet.budget.DEFAULT_SECONDS` a model at most."""
@@ -69,7 +111,127 @@ def get_search_space() -> int:
     return current().search_space or 0
 
 
+def num_local_workers(num_workers: int | None = None) -> None:
+    """How many processes compile for the host; 0 is this process alone, None as many as are worth it."""
+    if num_workers is not None and num_workers < 0:
+        raise OptionError(f"num_local_workers is a number of processes or None, got {num_workers!r}")
+    _SETTINGS.set(replace(current(), workers=num_workers))
+
+
+def get_num_local_workers() -> int | None:
+    """What `num_local_workers` has set; None at first."""
+    return current().workers
+
+
+def parallel_build(enabled: bool = True) -> None:
+    """Whether code for the host is compiled by several processes where that is worth it."""
+    num_local_workers(None if enabled else 0)
+
+
+def get_parallel_build() -> bool:
+    """What `parallel_build` has set; True at first."""
+    return current().workers != 0
+
+
+def dump(directory: str | os.PathLike[str] | None) -> None:
+    """Write every stage of compilations as text into a directory, or nothing."""
+    _SETTINGS.set(replace(current(), dump=None if directory is None else os.fspath(directory)))
+
+
+def get_dump() -> str | None:
+    """What `dump` has set; None at first."""
+    return current().dump
+
+
+def save_lower_ir(enabled: bool = True) -> None:
+    """`dump` into the folder `ir` of the cache directory, or of the working directory where none is set."""
+    dump(os.path.join(get_cache_dir() or os.curdir, "ir") if enabled else None)
+
+
+def get_save_lower_ir() -> bool:
+    """Whether stages are written."""
+    return current().dump is not None
+
+
+class Machine:
+    """What a target is compiled for where it is named without a machine: `hidet.option.cpu.arch("haswell")`."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def arch(self, arch: str = "auto") -> None:
+        """Compile for a machine, as the target calls it; "auto" is this one."""
+        others = {target: machine for target, machine in current().machines.items() if target != self._target}
+        named = {} if arch == "auto" else {self._target: arch}
+        _SETTINGS.set(replace(current(), machines={**others, **named}))
+
+    def get_arch(self) -> str:
+        """What `arch` has set; "auto" at first."""
+        return current().machines.get(self._target, "auto")
+
+
+cpu = Machine("cpu")
+cuda = Machine("cuda")
+
+
+def remember(name: str, value: object) -> None:
+    """Keep the value of a setting of a wheel, for `remembered`."""
+    _SETTINGS.set(replace(current(), others={**current().others, name: value}))
+
+
+def remembered(name: str, default: object) -> object:
+    """What `remember` was given here, or the default."""
+    return current().others.get(name, default)
+
+
+def set_option(name: str, value: object) -> None:
+    """Set an option by its name, as "search_space" or "cuda.arch". OptionError for an unknown one."""
+    _functions(name)[0](value)
+
+
+def get_option(name: str) -> object:
+    """The value of an option. OptionError for an unknown one."""
+    return _functions(name)[1]()
+
+
+def is_option_exist(name: str) -> bool:
+    """Whether there is an option of this name."""
+    try:
+        _functions(name)
+    except OptionError:
+        return False
+    return True
+
+
+def _functions(name: str) -> tuple[Callable[[object], None], Callable[[], object]]:
+    """What sets an option, and what tells its value."""
+    *places, last = name.split(".")
+    try:
+        holder: object = functools.reduce(getattr, places, sys.modules[__name__])
+        return getattr(holder, last), getattr(holder, f"get_{last}")
+    except AttributeError as error:
+        raise OptionError(f"option {name!r} is unknown", hint=str(error)) from error
+
+
+def dump_options() -> Settings:
+    """All settings, for `restore_options`."""
+    return current()
+
+
+def restore_options(dumped_options: Settings) -> None:
+    """Set everything to what `dump_options` gave."""
+    _SETTINGS.set(dumped_options)
+
+
 def __getattr__(name: str) -> object:
-    if name in _HINTS:
-        raise OptionRemoved(f"hidet.option.{name} is no longer a setting", hint=_HINTS[name])
-    raise AttributeError(f"hidet.option has no {name!r}: {suggestion(name, _NAMES)}")
+    attributes = import_module("hidet.plugins.attributes")
+    try:
+        found: object = attributes.find(__name__, name)
+    except AttributeError:
+        own = [known for known, value in globals().items() if callable(value) and not known.startswith("_")]
+        near = nearest_names(name, [*own, *attributes.names_of(__name__)])
+        advice = f": did you mean {near[0]!r}?" if near else ""
+        if find_spec("hidet.compat") is None:
+            advice += "; settings of hidet 0.6 need: pip install hidet-compat"
+        raise AttributeError(f"hidet.option has no {name!r}{advice}") from None
+    return found

@@ -74,6 +74,12 @@ def test_the_table_names_the_wheels_that_the_package_knows() -> None:
     packages = Path(__file__).parents[3]
     known = wheels.wheels_of_modules()
     same = ("cpu", "cuda", "onnx", "testing", "torch")
-    others = {"lang": "hidet-script", "tile": "hidet-gpu", "tuning": "hidet-tune", "utils": "hidet-script"}
+    others = {
+        "compat": "hidet-compat",
+        "lang": "hidet-script",
+        "tile": "hidet-gpu",
+        "tuning": "hidet-tune",
+        "utils": "hidet-script",
+    }
     assert known == {name: f"hidet-{name}" for name in same} | others
     assert all(any((packages / wheel / "src" / "hidet").glob(f"{name}*")) for name, wheel in known.items())

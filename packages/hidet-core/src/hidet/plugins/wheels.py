@@ -17,6 +17,7 @@ _OF_KINDS: Mapping[str, str] = {"cpu": "hidet-cpu", "gpu": "hidet-cuda"}
 _OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx"}
 _OF_PACKAGES: Mapping[str, str] = {"torch": "hidet-torch", "onnx": "hidet-onnx"}
 _OF_MODULES: Mapping[str, str] = {
+    "compat": "hidet-compat",
     "lang": "hidet-script",
     "testing": "hidet-testing",
     "tile": "hidet-gpu",

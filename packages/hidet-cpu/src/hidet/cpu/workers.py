@@ -24,6 +24,7 @@ from pathlib import Path
 import llvmlite
 
 import hidet
+from hidet import option
 from hidet.cpu.arch import CpuArch, available_cpus
 from hidet.cpu.frames import COMPILED, REPLY, REQUEST, read_frame, write_frame
 from hidet.cpu.toolchain import compile_object, kernel_name
@@ -48,7 +49,8 @@ def compile_objects(
 
     modules: may be a generator; what it yields is compiled by children while it goes on.
     progress: called in this thread with (modules done, modules known so far) after each module.
-    worker_count: child processes; None chooses from the CPUs at hand, none below `IN_PROCESS_BELOW` modules.
+    worker_count: child processes; None is `hidet.option.num_local_workers`, HIDET_NUM_WORKERS, or chosen
+        from the CPUs at hand, none below `IN_PROCESS_BELOW` modules.
     timeout_s: seconds that a child may spend on one module before it is killed.
     Raises CompileError for the first module that LLVM refuses or that kills or stalls its child; the rest is given up.
     """
@@ -70,6 +72,8 @@ def compile_objects(
 
 
 def _wanted_workers(module_count: int, worker_count: int | None) -> int:
+    if worker_count is None:
+        worker_count = option.current().workers
     override = os.environ.get("HIDET_NUM_WORKERS")
     if worker_count is None and override:
         if not override.isdigit():

@@ -12,7 +12,7 @@ from hidet.api.flow.operation import Operation, call, device_of, type_of
 from hidet.api.tensors import create
 from hidet.api.tensors.tensor import Tensor
 from hidet.compiler.graphs import compile_graph
-from hidet.context import make_context_on
+from hidet.context import Options, make_context_on, options_from
 from hidet.errors import ImportFailed, LaunchError, ShapeError
 from hidet.fusion.fuse import fuse
 from hidet.graph.builder import GraphBuilder
@@ -91,6 +91,7 @@ class FlowGraph:
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.nodes = list(nodes)
+        self._options: Options | None = None
 
     @functools.cached_property
     def graph(self) -> Graph:
@@ -116,8 +117,9 @@ class FlowGraph:
         return device_of([*self.inputs, *self.outputs, *_read(self.nodes)])
 
     def build(self) -> CompiledGraph:
-        """The graph compiled for its device, with the options that hold now; for what `hidet.compile` gives."""
-        return compile_graph(self.graph, make_context_on(self.device))
+        """The graph compiled for its device, with the options that hold now, or held at
+        `optimize`; for what `hidet.compile` gives."""
+        return compile_graph(self.graph, make_context_on(self.device, self._options))
 
     @functools.cached_property
     def _compiled(self) -> CompiledGraph:
@@ -169,7 +171,7 @@ class OptimizedFlowGraph(FlowGraph):
     """A graph that shows what the compiler makes of it: which nodes are left, and which run as one kernel."""
 
     def __str__(self) -> str:
-        ctx = make_context_on(self.device)
+        ctx = make_context_on(self.device, self._options)
         shown = run_graph_passes(self.graph, ctx)
         tasks = fuse(shown, ctx).tasks
         fused = [" + ".join(node.op.name for node in task.nodes) for task in tasks]
@@ -183,11 +185,14 @@ def optimize(graph: Graph) -> Graph: ...
 def optimize(graph: FlowGraph | Graph) -> FlowGraph | Graph:
     """The graph as the compiler changes it, which running or compiling it does in any case: to look at it.
 
-    What front-ends import (`hidet.onnx.from_onnx`) is changed for the CPU.
+    Options and settings that hold now hold when it is compiled. What front-ends import (`hidet.onnx.from_onnx`) is
+    changed for the CPU.
     """
     if isinstance(graph, Graph):
         return run_graph_passes(graph, make_context_on("cpu"))
-    return OptimizedFlowGraph(graph.inputs, graph.outputs, graph.nodes)
+    optimized = OptimizedFlowGraph(graph.inputs, graph.outputs, graph.nodes)
+    optimized._options = options_from(None)
+    return optimized
 
 
 def _zeros_for(tensor: Tensor) -> Tensor:

@@ -1,0 +1,115 @@
+"""Settings of `hidet.option` that hidet 0.6 had and that nothing reads any more.
+
+They keep what they are set to, and warn where it is not how things are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from hidet import option
+from hidet.compat.warn import warn_unread
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """default: its value where it was never set. advice: what there is instead. true: values that say how things are,
+    so that setting them warns of nothing. argument: what a call without arguments sets."""
+
+    default: object
+    advice: str
+    true: tuple[object, ...] = ()
+    argument: object = True
+
+
+_TUNING = 'hidet.tune(model, budget="60s") measures, and says in its report what'
+_DUMP = 'hidet.option.dump("directory") writes every stage as text'
+_SERVER = "kernels are compiled in this process and its children; a cache directory may be shared by machines"
+
+SETTINGS: Mapping[str, Setting] = {
+    "bench_config": Setting((3, 10, 3), _TUNING, argument=(1, 5, 5)),
+    "parallel_tune": Setting((-1, 1.5, 32), _TUNING, argument=(-1, 1.5, 32)),
+    "fix_gpu_frequency_for_tuning": Setting(False, "nvidia-smi --lock-gpu-clocks", (False,), False),
+    "debug_cache_tuning": Setting(False, _TUNING, (False,)),
+    "debug_enable_var_id": Setting(False, "names in texts of programs are unique", (False,)),
+    "debug_show_var_id": Setting(False, "names in texts of programs are unique", (False,)),
+    "debug_dump_graph_visual": Setting(False, _DUMP, (False,)),
+    "debug_strict_broadcast_check": Setting(True, "extents are always proved to be equal", (True,), False),
+    "debug_show_verbose_flow_graph": Setting(False, _DUMP, (False,)),
+    "runtime_check": Setting(True, "arguments are always checked", (True,)),
+    "execution_mode": Setting("compilation", "operators on tensors are compiled", ("compilation",), "compilation"),
+    "parallel_k": Setting("default", "a model of the device decides which sums are split", ("default",), "default"),
+    "hexcute_matmul": Setting("auto", "rules of schedules are asked by priority", ("auto", "enable"), "enable"),
+    "use_torch_stream": Setting(True, "kernels run on the stream that torch has at the call", (True,)),
+    "hip.arch": Setting("auto", "a target is a wheel; none is for HIP yet", ("auto",), "auto"),
+    **{
+        f"compile_server.{name}": Setting(value, _SERVER, (value,))
+        for name, value in {
+            "addr": "localhost",
+            "port": 3281,
+            "enable": False,
+            "username": "admin",
+            "password": "",
+            "repo": "",
+            "num_workers": 96,
+        }.items()
+    },
+    "internal.torch_api_use_example_input_shapes": Setting(
+        False, "mark_dynamic of torch says which sizes change", (False,), False
+    ),
+    "internal.dispatch_table.set_split_points": Setting((), "programs take sizes as arguments"),
+    "internal.dispatch_table.set_interval_dispatch_table_enabled": Setting(
+        False, "programs take sizes as arguments", (False,)
+    ),
+}
+"""By name, a dot after the name of what holds several. Defaults are what is true now."""
+
+
+def _setter(name: str, setting: Setting) -> Any:
+    def set_value(*values: object, **named: object) -> None:
+        given = (*values, *named.values()) or (setting.argument,)
+        value = given[0] if len(given) == 1 else given
+        option.remember(name, value)
+        if value not in setting.true:
+            warn_unread(f"hidet.option.{name}({', '.join(map(repr, given))})", setting.advice)
+
+    set_value.__name__ = name.rpartition(".")[2]
+    set_value.__doc__ = f"Accepted, and read by nothing: {setting.advice}."
+    return set_value
+
+
+def _getter(name: str, setting: Setting) -> Any:
+    def get_value() -> object:
+        return option.remembered(name, setting.default)
+
+    get_value.__name__ = f"get_{name.rpartition('.')[2]}"
+    get_value.__doc__ = f"What `{name}` was set to; {setting.default!r} at first."
+    return get_value
+
+
+def _made() -> dict[str, Any]:
+    """What `hidet.option` has of these: functions, and what holds functions."""
+    made: dict[str, Any] = {}
+    for path, setting in SETTINGS.items():
+        *holders, name = path.split(".")
+        place = made
+        for holder in holders:
+            place = vars(place.setdefault(holder, SimpleNamespace()))
+        place[name] = _setter(path, setting)
+        place[f"get_{name}"] = place[f"is_{name}"] = _getter(path, setting)
+    made["compile_server"].enabled = made["compile_server"].get_enable
+    return made
+
+
+_NAMES = _made()
+NAMES = tuple(_NAMES)
+"""What `__getattr__` finds."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return _NAMES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
