@@ -3,5 +3,6 @@
 option.py        settings that nothing reads
 pass_context.py  `hidet.graph.PassContext`
 files.py         saved models
+operators.py     operators of `hidet.ops`
 names.py         names in other modules than those that have them now
 """

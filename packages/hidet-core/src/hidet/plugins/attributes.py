@@ -1,6 +1,7 @@
 """What plug-ins add to modules of hidet, by the hook `hidet_attributes`.
 
-Asked where a module has no such name of its own: `hidet`, `hidet.graph`, `hidet.option`, `hidet.frontend`,
+Asked where a module has no such name of its own: `hidet`, `hidet.graph`, `hidet.ops`, `hidet.option`,
+`hidet.frontend`,
 `hidet.drivers` and `hidet.runtime`.
 """
 

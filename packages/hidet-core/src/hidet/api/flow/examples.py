@@ -28,7 +28,7 @@ _WITH_ONE = (
     "relu sigmoid hardsigmoid relu6 silu hardswish logsigmoid softsign tanhshrink negative positive square floor ceil "
     "round trunc abs reciprocal exp expm1 erf isfinite isinf isnan sign sin cos tan sinh cosh tanh atan asinh "
     "logical_not celu hardshrink softplus softshrink hardtanh softmax logsoftmax softmin gelu leaky_relu layer_norm "
-    "lp_norm flatten transpose triu tril barrier wait_tensor argmin argmax"
+    "lp_norm flatten transpose triu tril argmin argmax"
 )
 _WITH_TWO = (
     "add subtract multiply divide mod remainder maximum minimum atan2 logaddexp equal not_equal less greater "
@@ -51,27 +51,14 @@ _CALLS = {
     "prelu": "prelu(x, hidet.asarray([0.1]))",
     "matmul": "matmul(a, b)",
     "matmul_nt": "matmul_nt(a, a)",
-    **{name: f"{name}(a, b)" for name in ("cuda_batch_matmul", "hip_batch_matmul", "matmul_x86")},
-    "matmul_cublas": "matmul_cublas(a, a, transpose_b=True)",
     "attention": "attention(q, q.transpose(2, 3), q, is_causal=True)",
     "einsum": 'einsum("bij,bjk->bik", [a, b])',
     "einops_rearrange": 'einops_rearrange(image, "n (g c) h w -> n (h w) g c", g=2)',
     "conv1d": "conv1d(signal, taps, stride=2)",
-    "conv1d_gemm": "conv1d_gemm(signal, taps, 1)",
     "conv1d_transpose": "conv1d_transpose(signal, taps, stride=2)",
     "conv2d": "conv2d(image, filters, padding=(1, 1))",
-    "conv2d_gemm": "conv2d_gemm(image, filters, (1, 1), (1, 1))",
-    "conv2d_channel_last": "conv2d_channel_last(hidet.ops.transpose(image, [0, 2, 3, 1]), filters)",
-    "conv2d_winograd": "conv2d_winograd(image, filters)",
-    "conv2d_gemm_fp16": "conv2d_gemm_fp16(image, filters, padding=1)",
-    "conv2d_gemm_fp16_channel_last": (
-        "conv2d_gemm_fp16_channel_last(hidet.ops.transpose(image, [0, 2, 3, 1]), filters, [1, 1], [1, 1], [1, 1], 1)"
-    ),
-    "conv2d_gemm_image_transform": "conv2d_gemm_image_transform(image, (3, 3), (1, 1), (1, 1), groups=2)",
     "conv2d_transpose": "conv2d_transpose(image, filters, 2, 1, output_padding=1)",
-    "conv2d_transpose_gemm": "conv2d_transpose_gemm(image, filters, 2, 1)",
     "conv3d": "conv3d(volume, cubes)",
-    "conv3d_gemm": "conv3d_gemm(volume, cubes, (1, 1, 1), (1, 1, 1))",
     "conv3d_transpose": "conv3d_transpose(volume, cubes)",
     "max_pool2d": "max_pool2d(image, (2, 2), (2, 2), (1, 1))",
     "avg_pool2d": "avg_pool2d(image, 2, 2, 0)",
@@ -130,16 +117,13 @@ _CALLS = {
 }
 
 
-def call_of(name: str) -> str | None:
-    """The call that the documentation of a function shows; None where it shows none."""
-    call = _CALLS.get(name)
-    return None if call is None else f"hidet.ops.{call}"
-
-
 def example(name: str) -> str:
-    """The part of a documentation that shows a call, with what it is of; "" where there is none."""
-    call = call_of(name)
-    if call is None:
-        return ""
+    """The part of a documentation that shows a call; "" where there is none."""
+    call = _CALLS.get(name)
+    return "" if call is None else shown(call)
+
+
+def shown(call: str) -> str:
+    """A call of `hidet.ops` with what it is of, as the end of a documentation."""
     operands = [f">>> {each} = {made}" for each, made in OPERANDS.items() if re.search(rf"\b{each}\b(?!=)", call)]
-    return "\n".join(["", "", *operands, f">>> {call}"])
+    return "\n".join(["", "", *operands, f">>> hidet.ops.{call}"])

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from hidet.api.flow import arithmetic, layers, movement, products
 from hidet.api.flow.examples import example
 from hidet.api.flow.operation import apply, apply_one, number_dtype
 from hidet.api.tensors import create
 from hidet.api.tensors.tensor import Tensor
-from hidet.errors import UnsupportedOp, suggestion
+from hidet.errors import suggestion
 from hidet.graph.operator import REQUIRED, OperatorSpec
+from hidet.plugins.attributes import find, names_of
 from hidet.plugins.host import load_registry
 
 
@@ -31,11 +32,12 @@ def function(name: str) -> Callable[..., Any]:
     if found is not None:
         return found
     if name in _FUNCTIONS or name in _ROWS:
-        made = _named(name)
-        _NAMED[name] = made
-        return made
+        _NAMED[name] = _of_tables(name)
+        return _NAMED[name]
     operator = load_registry().operators.get(name)
     if operator is None:
+        if name in names_of("hidet.ops"):
+            return cast("Callable[..., Any]", find("hidet.ops", name))
         raise AttributeError(f"hidet.ops has no operator {name!r}; {suggestion(name, names())}")
     known = _MADE.get(name)
     if known is None or known[0] is not operator:
@@ -45,28 +47,29 @@ def function(name: str) -> Callable[..., Any]:
 
 def names() -> list[str]:
     """What `hidet.ops` has."""
-    return sorted({*_FUNCTIONS, *_ROWS, *load_registry().operators})
+    return sorted({*_FUNCTIONS, *_ROWS, *load_registry().operators, *names_of("hidet.ops")})
 
 
 _NAMED: dict[str, Callable[..., Any]] = {}
 _MADE: dict[str, tuple[OperatorSpec, Callable[..., Any]]] = {}
 
 
-def _named(name: str) -> Callable[..., Any]:
-    """A function of the tables with a name and a documentation of its own."""
-    if name in _ROWS:
-        operator, given = _ROWS[name]
-        doc = _documentation(load_registry().operators[operator])
-    else:
-        given = _FUNCTIONS[name]
-        doc = given.__doc__ or ""
+def _of_tables(name: str) -> Callable[..., Any]:
+    if name not in _ROWS:
+        return named(name, _FUNCTIONS[name], example(name))
+    operator, given = _ROWS[name]
+    return named(name, given, example(name), _documentation(load_registry().operators[operator]))
+
+
+def named(name: str, given: Callable[..., Any], shown: str, doc: str | None = None) -> Callable[..., Any]:
+    """A function of `hidet.ops` with a name of its own, and the documentation of `given`, or `doc`, and an example."""
     assert isinstance(given, FunctionType)
     made = FunctionType(given.__code__, given.__globals__, name, given.__defaults__, given.__closure__)
     made.__kwdefaults__ = given.__kwdefaults__
     made.__annotations__ = given.__annotations__
     made.__qualname__ = name
     made.__module__ = "hidet.ops"
-    made.__doc__ = doc + example(name)
+    made.__doc__ = (doc or given.__doc__ or "") + shown
     return made
 
 
@@ -130,14 +133,6 @@ def _spread(operator: str) -> Callable[..., Tensor]:
 
 def _truth(operator: str) -> Callable[..., Tensor]:
     return lambda x, axis=None, keepdims=False: apply_one(operator, x, axes=_axes(axis), keepdim=keepdims)
-
-
-def _refused(name: str, hint: str) -> Callable[..., Tensor]:
-    def refuse(*inputs: Any, **attributes: Any) -> Tensor:
-        raise UnsupportedOp(f"hidet.ops.{name} is no operator any more", hint=hint)
-
-    refuse.__doc__ = f"No operator any more: {hint}."
-    return refuse
 
 
 def _axes(dims: Any) -> list[int] | None:
@@ -291,21 +286,11 @@ def _tri(n: int, m: int | None = None, k: int = 0, dtype: Any = "float32", devic
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{made.__name__: made for made in (products.matmul, products.matmul_nt, products.matmul_cublas)},
-    **dict.fromkeys(("cuda_batch_matmul", "hip_batch_matmul"), products.batch_matmul),
-    "matmul_x86": products.matmul,
+    **{made.__name__: made for made in (products.matmul, products.matmul_nt)},
     "attention": products.attention,
     "einsum": products.einsum,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), products.conv),
-    **dict.fromkeys(("conv1d_gemm", "conv2d_gemm", "conv3d_gemm"), products.conv_gemm),
-    **dict.fromkeys(
-        ("conv1d_transpose", "conv2d_transpose", "conv2d_transpose_gemm", "conv3d_transpose"), products.conv_transpose
-    ),
-    "conv2d_channel_last": products.conv_channel_last,
-    "conv2d_winograd": products.conv_winograd,
-    "conv2d_gemm_fp16": products.conv_gemm_f16,
-    "conv2d_gemm_fp16_channel_last": products.conv_gemm_f16_channel_last,
-    "conv2d_gemm_image_transform": products.image_transform,
+    **dict.fromkeys(("conv1d_transpose", "conv2d_transpose", "conv3d_transpose"), products.conv_transpose),
     **{
         made.__name__: made
         for made in (
@@ -314,7 +299,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
             *(movement.einops_rearrange, movement.broadcast, movement.meshgrid, movement.cast, movement.take),
             *(movement.split, movement.strided_slice, movement.set_strided_slice, movement.pad, movement.conv_pad),
             *(movement.repeat_interleave, movement.roll, movement.scatter_, movement.scatter_add_),
-            *(movement.transfer, movement.barrier, movement.wait_tensor),
+            movement.transfer,
             *(layers.clamp, layers.softmin, layers.batch_norm_infer, layers.lp_norm, layers.resize2d),
             *(layers.embedding_bag, layers.symmetric_quantize, layers.symmetric_dequantize),
             *(layers.real, layers.imag, layers.conj, layers.make_complex),
@@ -325,10 +310,5 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tri": _tri,
     "arange": create.arange,
     "linspace": create.linspace,
-    "fused_operator": _refused("fused_operator", "graphs are fused when they are compiled: hidet.graph.optimize"),
-    **{
-        name: _refused(name, f"hidet computes on one device: torch.distributed.{name} on results")
-        for name in ("all_reduce", "all_gather", "reduce_scatter")
-    },
 }
 """What is more than an operator in other words."""

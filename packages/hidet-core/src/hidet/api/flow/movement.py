@@ -289,16 +289,6 @@ def transfer(x: Tensor, dst_device: str) -> Tensor:
     return x.to(device=dst_device)
 
 
-def barrier(x: Tensor) -> Tensor:
-    """x: the compiler needs none, since it fuses what is right to fuse."""
-    return x
-
-
-def wait_tensor(x: Tensor, comm_id: int = 0) -> Tensor:
-    """x: its elements are there when an operator has run."""
-    return x
-
-
 def listed(dims: Numbers) -> list[int]:
     """Dims, of which a single one may stand for itself."""
     return [dims] if isinstance(dims, int) else list(dims)

@@ -22,16 +22,6 @@ def matmul_nt(a: Tensor, b: Tensor, require_prologue: bool = False) -> Tensor:
     return apply_one("matmul", a, b, trans_b=True)
 
 
-def matmul_cublas(a: Tensor, b: Tensor, transpose_b: bool = False) -> Tensor:
-    """`matmul`, or `matmul_nt`, by kernels of hidet: it calls no library."""
-    return matmul_nt(a, b) if transpose_b else matmul(a, b)
-
-
-def batch_matmul(a: Tensor, b: Tensor, mma: str = "mma") -> Tensor:
-    """`matmul` of [b, m, k] and [b, k, n]. mma: the compiler chooses the instructions, and this is not read."""
-    return matmul(a, b)
-
-
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """softmax(q k + mask) v, where k [..., width, keys] is transposed, and q or k scaled already."""
     turned = transpose(k, [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2])
@@ -50,52 +40,6 @@ def conv(
     return apply_one("conv", data, weight, stride=stride, padding=pads, dilation=dilations, groups=groups)
 
 
-def conv_gemm(data: Tensor, weight: Tensor, stride: Any, dilations: Any = 1, groups: int = 1) -> Tensor:
-    """A convolution without padding; the compiler chooses how it is computed."""
-    return conv(data, weight, stride, dilations, groups)
-
-
-def conv_channel_last(
-    data: Tensor, weight: Tensor, stride: Any = 1, dilations: Any = 1, groups: int = 1, padding: Any = 0
-) -> Tensor:
-    """A convolution of images [n, h, w, c] with filters [o, c / groups, kh, kw]; gives [n, h, w, o]."""
-    result = conv(transpose(data, [0, 3, 1, 2]), weight, stride, dilations, groups, padding)
-    return transpose(result, [0, 2, 3, 1])
-
-
-def conv_gemm_f16(
-    img: Tensor,
-    weight: Tensor,
-    padding: Any = 0,
-    stride: Any = 1,
-    dilations: Any = 1,
-    groups: int = 1,
-    parallel_k_parts: int = 1,
-    disable_cp_async: bool = False,
-) -> Tensor:
-    """`conv2d` with another order of arguments. The last two: the compiler decides, and they are not read."""
-    return conv(img, weight, stride, dilations, groups, padding)
-
-
-def conv_gemm_f16_channel_last(
-    img: Tensor,
-    weight: Tensor,
-    padding: Any,
-    stride: Any,
-    dilations: Any,
-    groups: int,
-    parallel_k_parts: int = 1,
-    disable_cp_async: bool = False,
-) -> Tensor:
-    """`conv2d_channel_last` with another order of arguments. The last two are not read."""
-    return conv_channel_last(img, weight, stride, dilations, groups, padding)
-
-
-def conv_winograd(x: Tensor, w: Tensor) -> Tensor:
-    """`conv2d` with stride 1 and without padding; the compiler chooses how it is computed."""
-    return conv(x, w)
-
-
 def conv_transpose(
     data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, groups: int = 1, output_padding: Any = 0
 ) -> Tensor:
@@ -104,14 +48,6 @@ def conv_transpose(
     return apply_one(
         "conv_transpose", data, weight, stride=stride, padding=pads, output_padding=output_padding, groups=groups
     )
-
-
-def image_transform(x: Tensor, kernel: Any, stride: Any, dilations: Any, groups: int = 1) -> Tensor:
-    """Patches of images [n, c, h, w] as rows of a matrix a group: [groups, n * windows, c / groups * taps]."""
-    columns = apply_one("im2col", x, kernel=kernel, stride=stride, dilation=dilations)
-    count, depth, windows = columns.shape
-    turned = transpose(reshape(columns, [count, groups, depth // groups, windows]), [1, 0, 3, 2])
-    return reshape(turned, [groups, count * windows, depth // groups])
 
 
 def pads_of(padding: Any, axes: int) -> Any:
