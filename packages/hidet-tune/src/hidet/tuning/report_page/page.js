@@ -157,7 +157,11 @@ for (const place of document.querySelectorAll(".chart")) {
     const at = made.order ? made.order.indexOf(made.chart.cursor.idx) : made.chart.cursor.idx;
     if (at >= 0) document.getElementById(`${place.id}-reading`).textContent = made.texts[at];
   });
-  new ResizeObserver(() => draw(place)).observe(place);
+  draw(place);
+  new ResizeObserver(() => {
+    const made = charts.get(place);
+    if (!made || made.chart.width !== place.clientWidth) draw(place);
+  }).observe(place);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [...charts.keys()].forEach(draw));
 // A link to a task opens it.
