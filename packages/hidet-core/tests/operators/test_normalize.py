@@ -121,6 +121,11 @@ def test_a_batch_norm_is_a_scale_and_a_shift(dtype: str, apply: Any, make: Any, 
     assert_matches(apply("batch_norm_scale", variance, weight, eps=1e-3), scale, scale=4)
     found = apply("batch_norm_shift", mean, scale, start, bias, dtype=dtypes.f32)
     assert_matches(found, shift, scale=16)
+    zeros = torch.zeros(1, 5)
+    offset = exact(
+        lambda m, s, w, b: F.batch_norm(zeros.double(), m, s, w, b, eps=1e-3)[0], mean, variance, weight, bias
+    )
+    assert_matches(apply("batch_norm_offset", mean, variance, weight, bias, eps=1e-3), offset, scale=16)
     scaled = exact(lambda f, s: f * s[:, None, None], filters, scale)
     assert_matches(apply("scale_filters", filters, scale), scaled, scale=1)
 
