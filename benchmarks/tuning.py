@@ -2,6 +2,7 @@
 
     python benchmarks/tuning.py                                     MiniLM and ResNet-18, 30 s each, two threads
     python benchmarks/tuning.py --models resnet50 --budget 60s --threads 1 --json tuned.json
+    python benchmarks/tuning.py --models resnet50,bert-base,gpt2 --budget 60s --device cuda --dtype float16
 
 Each model is tuned into a store of its own that is empty at first. What came out is then measured once more beside the
 model as it is compiled without a store, in turns; a second call of the tuner shows that nothing is measured again.
@@ -14,10 +15,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -40,6 +42,24 @@ RESNET18 = BenchmarkModel(
     inputs=partial(image_inputs, 224, 0),
 )
 CASES = {model.name: model for model in (RESNET18, *MODELS.values())}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a model is, and the type of its floats."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor there; integers stay as they are."""
+        return tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
+
+    def finish(self, run: Callable[[], object]) -> None:
+        """Run something, and wait until the device is done with it."""
+        run()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +89,20 @@ class TunedRow:
 @click.option("--models", default="minilm,resnet18", show_default=True, callback=names_from(tuple(CASES)))
 @click.option("--budget", default="30s", show_default=True, help="For each model.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(min=1))
+@click.option("--device", default="cpu", show_default=True, help="Where models and inputs are, as torch names it.")
+@click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "float16", "bfloat16"]))
 @click.option("--search-space", default=1, show_default=True, type=click.IntRange(1, 2))
 @click.option("--seconds", default=1.0, show_default=True, help="Of a turn of a model; there are seven.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows there.")
 def main(
-    models: Sequence[str], budget: str, threads: int, search_space: int, seconds: float, json_path: Path | None
+    models: Sequence[str],
+    budget: str,
+    threads: int,
+    device: str,
+    dtype: str,
+    search_space: int,
+    seconds: float,
+    json_path: Path | None,
 ) -> None:
     """Tune models and measure them before and after."""
     torch.set_num_threads(threads)
@@ -81,7 +110,9 @@ def main(
     rows = []
     for name in models:
         with tempfile.TemporaryDirectory(prefix="hidet-tuning-") as folder:
-            rows.append(measure(CASES[name], budget, threads, search_space, seconds, Path(folder) / "choices.sqlite"))
+            options = {"threads": threads, "search_space": search_space}
+            place = Place(torch.device(device), getattr(torch, dtype))
+            rows.append(measure(CASES[name], budget, options, place, seconds, Path(folder) / "choices.sqlite"))
     table = Table()
     columns = ("model", "budget s", "took s", "again s", "changed", "stored", "default ms", "tuned ms", "gain", "load")
     for column in columns:
@@ -106,11 +137,11 @@ def main(
 
 
 def measure(
-    case: BenchmarkModel, budget: str, threads: int, search_space: int, seconds: float, store: Path
+    case: BenchmarkModel, budget: str, options: Mapping[str, Any], place: Place, seconds: float, store: Path
 ) -> TunedRow:
     """Tune a model twice, then time it without and with what was found."""
-    module, inputs = case.build(), dict(case.inputs())
-    options = {"threads": threads, "search_space": search_space}
+    module = case.build().to(place.device, place.dtype)
+    inputs = {name: place.put(tensor) for name, tensor in case.inputs().items()}
     took: list[float] = []
     reports = []
     for _ in range(2):
@@ -120,8 +151,9 @@ def measure(
         print(f"{case.name}\n{reports[-1]}", file=sys.stderr)
     runs: dict[str, Callable[[], object]] = {}
     for name, path in (("default", "off"), ("tuned", str(store))):
-        compiled = hidet.compile(module, inputs, options={"threads": threads, "tune.store": path})
-        runs[name] = partial(compiled, **inputs)
+        given = {**options, "search_space": 0, "tune.store": path}
+        compiled = hidet.compile(module, inputs, options=given)
+        runs[name] = partial(place.finish, partial(compiled, **inputs))
     latencies = measure_alternately(runs, seconds, rounds=7)
     return TunedRow(
         model=case.name,
