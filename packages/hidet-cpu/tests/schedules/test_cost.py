@@ -161,10 +161,13 @@ def test_columns_that_fill_the_usual_tile_keep_it(columns) -> None:
 
 
 @pytest.mark.parametrize("columns", [10, 16])
-def test_columns_of_a_single_vector_get_a_tile_of_more_rows_that_has_enough_sums_to_wait_for(columns) -> None:
+@pytest.mark.parametrize(("steps", "vectors"), [(301, 1), (300, 2)])
+def test_columns_of_a_single_vector_get_a_tile_of_more_rows_that_has_enough_sums_to_wait_for(
+    columns, steps, vectors
+) -> None:
     ctx = make_context("cpu:znver5")
-    claim = claim_of(packed(1000, columns, 300), ctx)
-    assert claim.rule.default(claim.match, ctx).tile == RegisterTile(12, 1)
+    claim = claim_of(packed(1000, columns, steps), ctx)
+    assert claim.rule.default(claim.match, ctx).tile == RegisterTile(12, vectors)
 
 
 @pytest.mark.parametrize(

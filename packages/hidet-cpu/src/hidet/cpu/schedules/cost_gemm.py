@@ -29,6 +29,8 @@ from hidet.target.constants import DeviceConstants
 _CALL, _LEFT, _CONTINUED, _FINISHED = 25.0, 1.0, 1.0, 3.0
 # Cycles of finding a row under a tap, and where there are more rows than general registers keep the addresses of.
 _POINTER, _POINTERS, _SPILLED = 1.0, 8, 3.0
+# Cycles of a step more of a whole tile of so many rows, which does two steps at once where their number is even.
+_TWICE = 1.5
 # Cycles of a work item, of a column group of it, and of an entry of its table: of a matrix, or of an image.
 _ITEM, _GROUP, _ROW, _TAP = 150.0, 40.0, 3.0, 5.0
 # Cycles of packing an element: squares that are transposed in registers, vectors that are copied, and single elements.
@@ -173,6 +175,8 @@ class _Model:
             for count, rows in ((tiles, shape.rows), (1 if left else 0, lower)):
                 sums = rows * vectors
                 reads = (rows + vectors + 1) / 2 * self.cycle
+                if rows > _POINTERS and vectors == shape.vectors and self.run % 2 == 0:
+                    reads += _TWICE * self.cycle
                 step = max(sums * self.vector, self.constants.fma_latency, reads)
                 calls = chunks * _CALL + self.taps * (rows * _POINTER + max(0, rows - _POINTERS) * _SPILLED)
                 calls += sums * (chunks * _LEFT + (chunks - 1) * _CONTINUED + _FINISHED)
