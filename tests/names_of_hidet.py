@@ -368,13 +368,13 @@ GROUPS = (
             "reset": "hidet.torch.dynamo_config.reset()",
         },
         present="search_space",
-        refused={
+        warns={
             "use_fp16": "hidet.torch.dynamo_config.use_fp16(True)",
             "use_fp16_reduction": "hidet.torch.dynamo_config.use_fp16_reduction(True)",
             "steal_weights": "hidet.torch.dynamo_config.steal_weights(True)",
             "parallel_k": "hidet.torch.dynamo_config.parallel_k('search')",
         },
-        notes={"use_attention": "attention is recognised always; False is refused"},
+        notes={"use_attention": "attention is recognised always; False warns"},
     ),
     Group(
         "hidet.frontend",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
 import torch
 
 import hidet
-from hidet.errors import OptionError, OptionRemoved
+from hidet.errors import HidetWarning, OptionError
 from hidet.torch import dynamo_config
 from hidet.torch.backend import torch_options
 from hidet.torch.correctness import correctness_report
@@ -67,7 +68,7 @@ def test_the_model_of_the_introduction_compiles(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("name", "accepted", "refused"),
+    ("name", "silent", "given"),
     [
         ("use_fp16", False, True),
         ("use_fp16_reduction", False, True),
@@ -76,11 +77,13 @@ def test_the_model_of_the_introduction_compiles(capsys: pytest.CaptureFixture[st
         ("parallel_k", "default", "search"),
     ],
 )
-def test_what_cannot_be_changed_is_refused_with_what_to_do(name: str, accepted: object, refused: object) -> None:
-    assert getattr(dynamo_config, name)(accepted) is dynamo_config
-    with pytest.raises(OptionRemoved, match=rf"dynamo_config\.{name}\({refused!r}\) is no longer a setting") as caught:
-        getattr(dynamo_config, name)(refused)
-    assert caught.value.hint
+def test_what_cannot_be_changed_is_accepted_with_what_to_do(name: str, silent: object, given: object) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert getattr(dynamo_config, name)(silent) is dynamo_config
+    with pytest.warns(HidetWarning, match=rf"dynamo_config\.{name}\({given!r}\) is accepted and changes") as told:
+        assert getattr(dynamo_config, name)(given) is dynamo_config
+    assert told[0].message.hint and told[0].filename == __file__
 
 
 class Residual(torch.nn.Module):

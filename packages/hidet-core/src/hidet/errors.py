@@ -146,11 +146,6 @@ class OptionError(HidetError):
     """An option is unknown or has a value of the wrong type."""
 
 
-class OptionRemoved(OptionError, AttributeError):
-    """An option of earlier versions that no longer exists; the hint names what replaces it. An AttributeError, too, as
-    that of any name that a module does not have."""
-
-
 class ArtifactError(HidetError):
     """A saved graph is damaged, of another format, or made for another machine."""
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hidet.errors import OptionError, OptionRemoved
+from hidet.errors import HidetWarning, OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +56,23 @@ class DynamoConfig:
         return self._set(dump=os.fspath(output_dir))
 
     def use_attention(self, flag: bool = True) -> DynamoConfig:
-        """Attention is one kernel always. OptionRemoved for False."""
+        """Attention is one kernel always. False warns."""
         return self._always("use_attention", flag, True, "attention is recognised whatever it is made of")
 
     def parallel_k(self, strategy: str = "default") -> DynamoConfig:
-        """Long sums are split where a model of the device says so. OptionRemoved for another strategy."""
+        """Long sums are split where a model of the device says so. Another strategy warns."""
         return self._always("parallel_k", strategy, "default", "a model of the device decides what is split")
 
     def use_fp16(self, flag: bool = True) -> DynamoConfig:
-        """OptionRemoved for True: models keep their types."""
+        """True warns: models keep their types."""
         return self._always("use_fp16", flag, False, "convert the model, model.half(), or use torch.autocast")
 
     def use_fp16_reduction(self, flag: bool = True) -> DynamoConfig:
-        """OptionRemoved for True: sums of 16-bit floats are kept in f32."""
+        """True warns: sums of 16-bit floats are kept in f32."""
         return self._always("use_fp16_reduction", flag, False, "sums of 16-bit floats are kept in f32")
 
     def steal_weights(self, flag: bool = True) -> DynamoConfig:
-        """OptionRemoved for True: the model keeps its weights."""
+        """True warns: the model keeps its weights."""
         return self._always("steal_weights", flag, False, "option freeze=True bakes weights in and releases others")
 
     def correctness_report(self, flag: bool = True) -> DynamoConfig:
@@ -90,7 +90,8 @@ class DynamoConfig:
 
     def _always(self, name: str, given: object, expected: object, hint: str) -> DynamoConfig:
         if given != expected:
-            raise OptionRemoved(f"dynamo_config.{name}({given!r}) is no longer a setting", hint=hint)
+            what = f"dynamo_config.{name}({given!r}) is accepted and changes nothing"
+            warnings.warn(HidetWarning(what, hint=hint), stacklevel=3)
         return self
 
 
