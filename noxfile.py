@@ -254,6 +254,16 @@ def ray(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def documents(session: nox.Session) -> None:
+    """Code blocks of documents that were written for hidet 0.6: `nox -s documents -- FOLDER`."""
+    environment = development(session, "tests")
+    (folder,) = session.posargs
+    with tempfile.TemporaryDirectory() as cache:
+        env = {"HIDET_DOCUMENTS": folder, "HIDET_CACHE_DIR": cache}
+        environment.run("-m", "pytest", "-q", "tests/test_users_documents.py", env=env)
+
+
+@nox.session(venv_backend="none", default=False)
 def conformance(session: nox.Session) -> None:
     """All of ONNX's own backend tests, from an empty cache; writes docs/onnx-coverage.md."""
     environment = development(session, "tests")
