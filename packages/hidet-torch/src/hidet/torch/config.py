@@ -7,6 +7,7 @@ that say the same thing.
 from __future__ import annotations
 
 import os
+import warnings
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
