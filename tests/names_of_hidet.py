@@ -154,6 +154,9 @@ GROUPS = (
             "mean": "assert x.mean(0).shape == (3,)",
             "transpose": "assert x.transpose(0, 1).shape == (3, 2)",
             "expand": "assert one.expand(4).shape == (4,)",
+            "view": "assert x.view('int32').shape == (2, 3) and x.view(shape=[6]).shape == (6,)",
+            "rearrange": "assert x.rearrange([[1], [0]]).shape == (3, 2)",
+            "__index__": "assert [4, 5, 6][hidet.asarray([2])] == 6",
             "masked_fill": "x.masked_fill(x < 0.0, 0.0)",
             "signature": "assert 'float32' in x.signature()",
             "is_symbolic": "assert s.is_symbolic()",
@@ -166,10 +169,7 @@ GROUPS = (
             "__dlpack__": "torch.from_dlpack(x)",
         },
         present="cuda",
-        missing=(
-            "layout copy_ copy_async cpu_async cuda_async view rearrange hip vcuda_ cuda_ vhip_ hip_ __index__ "
-            "__torch_function__"
-        ),
+        missing=("layout copy_ copy_async cpu_async cuda_async hip vcuda_ cuda_ vhip_ hip_ __torch_function__"),
         notes={
             "layout": "elements always lie in row-major order",
             "vcuda_": "nothing is converted to save memory: weights stay where they are",

@@ -124,6 +124,16 @@ def test_settings_reach_the_compilations_after_them(tmp_path):
         option.search_space(3)
 
 
+def test_only_a_tensor_of_one_whole_number_is_an_index():
+    assert ["a", "b", "c"][hidet.asarray([2])] == "c"
+    assert hidet.asarray([1.0, 2.0]).view("int32").tolist() == [0x3F800000, 0x40000000]
+    assert hidet.asarray([[1, 2], [3, 4]]).rearrange([[1, 0]]).tolist() == [1, 3, 2, 4]
+    with pytest.raises(TypeError):
+        _ = ["a"][hidet.asarray([0.0])]
+    with pytest.raises(ShapeError):
+        _ = ["a"][hidet.asarray([0, 0])]
+
+
 def test_tensors_have_the_methods_of_earlier_versions():
     x = hidet.arange(3, dtype="int32")
     assert x.detach() is x.contiguous() is x.to_device("cpu") is x

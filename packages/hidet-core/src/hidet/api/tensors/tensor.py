@@ -7,6 +7,7 @@ has no memory: it remembers how it is computed. Arithmetic is that of `hidet.ops
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +189,9 @@ class Tensor:
     def __int__(self) -> int:
         return int(self.item())
 
+    def __index__(self) -> int:
+        return operator.index(self.item())
+
     def __float__(self) -> float:
         return float(self.item())
 
@@ -212,6 +216,14 @@ class Tensor:
     def unsqueeze(self, dims: Shape) -> Tensor:
         """With new dims of extent 1."""
         return _operator("unsqueeze")(self, dims)
+
+    def view(self, dtype: Any = None, shape: Shape | None = None) -> Tensor:
+        """The bytes as another type, or with other extents."""
+        return _operator("view")(self, dtype, None if shape is None else extents_of(shape))
+
+    def rearrange(self, plan: Sequence[Sequence[int]]) -> Tensor:
+        """See `hidet.ops.rearrange`."""
+        return _operator("rearrange")(self, plan)
 
     def expand(self, *sizes: int) -> Tensor:
         """With dims of extent 1 repeated; -1 leaves one as it is."""
