@@ -252,7 +252,7 @@ def test_a_hook_may_choose_other_parameters(install: Install) -> None:
         "def hidet_choose_schedule(task, candidates, ctx):\n"
         "    from dataclasses import replace\n"
         "    asked.append((task.op_name, ctx.target.name))\n"
-        "    return replace(candidates[0], params=4096)\n"
+        "    return replace(candidates[0], params=replace(candidates[0].params, item_elements=4096))\n"
         "asked = []\n"
     )
     ctx = install('ops=("nothing",)', hook, source=OPTION)

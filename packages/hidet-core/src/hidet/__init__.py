@@ -101,11 +101,11 @@ else:
             from hidet.plugins.attributes import find, names_of
             from hidet.plugins.wheels import wheels_of_modules
 
-            if name in names_of("hidet"):
-                return find("hidet", name)
             wheels = wheels_of_modules()
             if name in wheels:
                 raise AttributeError(f"hidet.{name} is not installed: pip install {wheels[name]}")
+            if name in names_of("hidet"):
+                return find("hidet", name)
             near = nearest_names(name, [*_LAZY, *wheels], limit=1)
             advice = f"; did you mean {near[0]!r}?" if near else ""
             raise AttributeError(f"module 'hidet' has no attribute {name!r}{advice}")

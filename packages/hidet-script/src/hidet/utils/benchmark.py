@@ -61,5 +61,5 @@ def _finish_devices() -> None:
         torch.cuda.synchronize()
         return
     devices: Any = sys.modules.get("hidet.cuda.devices") if "hidet.cuda.memory" in sys.modules else None
-    if devices is not None:
+    if devices is not None and devices.available():
         devices.synchronize()

@@ -19,8 +19,8 @@ from hidet.ir.node import IRNode
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import rewrite
 
-_MOST = 32
-"""Kernels of one launch: a block looks for its own in five steps."""
+_MOST = 64
+"""Kernels of one launch: a block looks for its own in six steps."""
 _MOST_PARAMETERS = 500
 """Of 8 bytes in the 4 KiB that a launch passes (CUDA C++ Programming Guide, section on kernel parameters)."""
 _BLOCK = "gpu.block_idx.x"
