@@ -195,7 +195,7 @@ class _Grouper:
         """Whether the group reads few enough tensors with the inputs of `node` among them."""
         if len(node.values) < 2 or sum(len(member.values) for member in (*group.nodes, node)) <= MAX_INPUTS:
             return True
-        return len(set(_external(Group(None, [*group.nodes, node])))) <= MAX_INPUTS
+        return len(set(external_values(Group(None, [*group.nodes, node])))) <= MAX_INPUTS
 
     def _continues(self, view: Node, group: Group) -> bool:
         """Whether a view is worth inlining: only if what it looks at will be inlined as well."""
@@ -219,11 +219,11 @@ class _Grouper:
             return
         wanted = [*self.graph.outputs, *(v for node in self.foreign for v in node.values)]
         for group in {id(g): g for g in self.group_of.values()}.values():
-            wanted += _external(group)
+            wanted += external_values(group)
         while wanted:
             node = self.producer.get(alias_root(wanted.pop(), self.aliases))
             if node in self.free and node not in self.group_of:
-                wanted += _external(self._injective(node))
+                wanted += external_values(self._injective(node))
 
 
 def _injective_nodes(graph: Graph) -> set[Node]:
@@ -231,7 +231,7 @@ def _injective_nodes(graph: Graph) -> set[Node]:
     return {n for n in graph.nodes if n.definition is not None and n.definition.is_injective and len(n.outputs) == 1}
 
 
-def _external(group: Group) -> list[Value]:
+def external_values(group: Group) -> list[Value]:
     """The values that a group reads and does not compute."""
     inside = {value for node in group.nodes for value in node.outputs}
     return [value for node in group.nodes for value in node.values if value not in inside]

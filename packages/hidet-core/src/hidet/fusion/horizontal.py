@@ -6,11 +6,12 @@ have as well. Together they are a task with several results.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Hashable, Iterable
 from math import prod
 
-from hidet.fusion.group import Group
+from hidet.fusion.group import Group, external_values
 from hidet.graph.graph import Graph, Value
+from hidet.schedule.task import group_key
 
 MAX_BYTES = 64 << 20
 """Of the results of a group: they are all in memory from its task on, until the last one was read."""
@@ -45,12 +46,11 @@ def fuse_horizontally(groups: Iterable[Group], graph: Graph) -> list[Group]:
     return result
 
 
-def _reads_only(group: Group, stored: Set[Value]) -> bool:
+def _reads_only(group: Group, stored: set[Value]) -> bool:
     """Whether a group without an anchor reads nothing that another one computes."""
     if group.anchor is not None or group.repeated:
         return False
-    inside = {value for node in group.nodes for value in node.outputs}
-    return all(value in inside or value in stored for node in group.nodes for value in node.values)
+    return stored.issuperset(external_values(group))
 
 
 def _result_bytes(group: Group) -> int | None:
@@ -62,17 +62,6 @@ def _result_bytes(group: Group) -> int | None:
 
 def _code(group: Group) -> Hashable:
     """What two groups share that differ in sizes alone: operators, attributes, wiring, types of elements, ranks."""
-    numbers: dict[Value | None, int] = {None: 0}
-    for value in (value for node in group.nodes for value in (*node.values, *node.outputs)):
-        numbers.setdefault(value, len(numbers))
-    return tuple(
-        (
-            node.op.name,
-            node.attrs,
-            tuple(numbers[value] for value in (*node.inputs, *node.outputs)),
-            tuple(
-                (value.tensor.dtype, value.tensor.rank, value.tensor.device) for value in (*node.values, *node.outputs)
-            ),
-        )
-        for node in group.nodes
-    )
+    inputs, outputs = tuple(dict.fromkeys(external_values(group))), group.nodes[-1].outputs
+    types = {value: (value.tensor.dtype, value.tensor.rank, value.tensor.device) for value in (*inputs, *outputs)}
+    return group_key(group.nodes, inputs, outputs, types)

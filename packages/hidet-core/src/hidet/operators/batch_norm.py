@@ -65,11 +65,16 @@ def _scale(variance: Operand, weight: Operand | None = None, *, eps: float) -> D
     wide = arithmetic_dtype(variance.dtype)
 
     def value(channel: Expr) -> Expr:
-        # Not rsqrt, which GPUs approximate: an error to one side that all layers share adds up.
-        inverse = 1.0 / build.unary("sqrt", build.cast(variance[channel], wide) + eps)
-        return inverse if weight is None else inverse * build.cast(weight[channel], wide)
+        return _scale_of(channel, variance, weight, eps, wide)
 
     return single(operands, compute("batch_norm_scale", variance.shape, value))
+
+
+def _scale_of(channel: Expr, variance: Operand, weight: Operand | None, eps: float, wide: DType) -> Expr:
+    """What a channel is multiplied by, in type `wide`."""
+    # Not rsqrt, which GPUs approximate: an error to one side that all layers share adds up.
+    inverse = 1.0 / build.unary("sqrt", build.cast(variance[channel], wide) + eps)
+    return inverse if weight is None else inverse * build.cast(weight[channel], wide)
 
 
 def _offset(
@@ -83,8 +88,7 @@ def _offset(
         def parameter(operand: Operand) -> Expr:
             return build.cast(operand[channel], wide)
 
-        scale = 1.0 / build.unary("sqrt", parameter(variance) + eps)
-        moved = -parameter(mean) * (scale if weight is None else scale * parameter(weight))
+        moved = -parameter(mean) * _scale_of(channel, variance, weight, eps, wide)
         return moved if bias is None else moved + parameter(bias)
 
     return single(operands, compute("batch_norm_offset", mean.shape, value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -154,9 +154,12 @@ class TaskGraph:
 
 
 def group_key(
-    nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], types: Mapping[Value, TensorType]
+    nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], types: Mapping[Value, Hashable]
 ) -> tuple[object, ...]:
-    """What nodes say of a task's program: operators, attributes, wiring and types; see `TaskKey`."""
+    """What nodes say of a task's program: operators, attributes, wiring and types; see `TaskKey`.
+
+    types: of inputs and outputs, or as much of them as counts.
+    """
     numbers: dict[Value, int] = {value: position for position, value in enumerate(inputs)}
     parts: list[object] = []
     for node in nodes:
