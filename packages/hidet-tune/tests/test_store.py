@@ -7,13 +7,15 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from hidet.cli import main
+from hidet.context import make_context
 from hidet.errors import CacheError, CacheWarning
-from hidet.tuning.meaning import Meaning
+from hidet.tuning.meaning import Meaning, arch_of
 from hidet.tuning.merge import entries_in, merged
 from hidet.tuning.store import Entry, Store, known_choices, line_of, store_path
 
@@ -183,3 +185,9 @@ def test_the_place_of_the_store_can_be_chosen(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HIDET_TUNE_STORE", str(tmp_path / "mine"))
     assert (store_path(), store_path(tmp_path / "other")) == (tmp_path / "mine", tmp_path / "other")
     assert store_path("off") is None
+
+
+def test_nothing_is_kept_for_a_target_of_no_plug_in() -> None:
+    ctx = make_context("cpu", {"threads": 1})
+    assert arch_of(ctx) is not None
+    assert arch_of(replace(ctx, target=SimpleNamespace(name="none"))) is None

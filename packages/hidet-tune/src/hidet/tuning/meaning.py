@@ -56,8 +56,11 @@ def is_stable(text: str) -> bool:
 
 def arch_of(ctx: CompileContext) -> str | None:
     """Between what measurements do not carry over: machines and threads of a CPU, models of a device, on whatever host.
-    None for a device that is not there."""
-    if ctx.registry.target(ctx.target.name).kind != "gpu":
+    None for a device that is not there, and for a target of no plug-in."""
+    spec = ctx.registry.targets.get(ctx.target.name)
+    if spec is None:
+        return None
+    if spec.kind != "gpu":
         return f"{ctx.target.name} {_digest(ctx.target.arch)[:12]} threads={threads_of(ctx)}"
     target: Any = ctx.target
     return None if ctx.machine is not None else _device_arch(target)
