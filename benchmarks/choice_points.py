@@ -154,7 +154,7 @@ def compile_points(points: Points, ctx: CompileContext) -> Points:
         except CompileError as error:
             if point is points.points[0]:
                 raise
-            failed.append(f"{point.params}: {error.message}")
+            failed.append(f"{point.knobs}: {error.message}")
         else:
             compiled.append(point)
     return replace(points, points=tuple(compiled), failed=tuple(failed))
