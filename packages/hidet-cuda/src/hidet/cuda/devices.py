@@ -58,8 +58,12 @@ class Device:
         self.driver = driver
         self.index = index
         self.handle = driver.number("cuDeviceGet", index)
-        self.context = driver.handle("cuDevicePrimaryCtxRetain", self.handle, what=f"opening cuda:{index}")
         self.kept = KeptObjects()
+
+    @functools.cached_property
+    def context(self) -> int:
+        """The primary context. It takes memory of the device: a process that only compiles for it has none."""
+        return self.driver.handle("cuDevicePrimaryCtxRetain", self.handle, what=f"opening {self.name}")
 
     @property
     def name(self) -> str:
