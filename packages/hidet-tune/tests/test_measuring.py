@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -32,9 +31,10 @@ from hidet.ir.types import PointerType
 from hidet.plugins.host import load_registry
 from hidet.schedule.rule import Program
 from hidet.target import KernelUsage
+from hidet.tuning.child import die_first
 from hidet.tuning.device_calls import MOST_CALLS, MOST_COPIES
 from hidet.tuning.measuring import Measurer
-from hidet.tuning.measuring_child import die_first, serve
+from hidet.tuning.measuring_child import serve
 from hidet.tuning.trial import Buffer, ProgramText, TaskMemory, Trial, program_text, settings_of
 
 SIZE = 256
@@ -181,28 +181,6 @@ def test_a_candidate_that_spills_more_than_the_default_is_refused(driver: TimedD
     ]
 
 
-def test_programs_are_compiled_ahead_by_threads(driver: TimedDriver, monkeypatch) -> None:
-    made: list[str] = []
-    compile_ = CudaTarget.compile
-
-    def noted(self: CudaTarget, *given: Any) -> Any:
-        made.append(threading.current_thread().name)
-        return compile_(self, *given)
-
-    monkeypatch.setattr(CudaTarget, "compile", noted)
-    target = CudaTarget("sm_80")
-    ctx = CompileContext(
-        target=target, registry=load_registry(), options=Options(cache=False), cache=open_cache(enabled=False)
-    )
-    candidate, other = square(1), square(1, WRONG)
-    assert candidate.code == square(8).code != other.code
-    asked = {"prepare": [asdict(candidate), asdict(other)]}, {"trial": asdict(trial(candidate))}
-    ready, answer = answers_of(ctx, *asked)
-    assert ready["device"].startswith("Fake GPU, sm_80, at most ") and ready["compiles_ahead"]
-    assert answer["outcome"]["failure"] == ""
-    assert [name.startswith("ThreadPoolExecutor") for name in made] == [True, True]
-
-
 def test_the_host_refuses_scratch_memory_that_the_machine_has_not() -> None:
     ctx = make_context("cpu", {"threads": 1, "cache": False})
     hungry, fine = answers_of(
@@ -266,7 +244,7 @@ from hidet.tuning.measuring import Measurer
 from hidet.tuning.trial import Settings
 
 measurer = Measurer(Settings("cpu", 1), 60.0)
-measurer.prepare([])
+measurer.begin()
 print(measurer._process.pid, flush=True)
 time.sleep(60)
 """

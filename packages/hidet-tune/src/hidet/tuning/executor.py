@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from hidet.context import make_context
 from hidet.errors import PluginError
 from hidet.plugins.registry import Registry
+from hidet.tuning.building import Builders, builder_count
 from hidet.tuning.measuring import Measurer
 from hidet.tuning.trial import Outcome, Settings, Trial
 
@@ -45,18 +51,31 @@ counts as one that never ends."""
 
 
 class LocalExecutor:
-    """A process of this machine measures, and compiles ahead where that disturbs no measurement."""
+    """A process of this machine measures. For a device, others compile meanwhile, into a kernel cache of their own: a
+    device has clocks of its own, where on a CPU they would be measured as well."""
 
     def __init__(self, settings: Settings, seconds: float) -> None:
-        self._measurer = Measurer(settings, seconds)
+        self._seconds = seconds
+        self._held = ExitStack()
+        folder = ""
+        self._builders: Builders | None = None
+        if make_context(settings.target, settings.options).target.memory is not None:
+            folder = self._held.enter_context(TemporaryDirectory(prefix="hidet-tune-", ignore_cleanup_errors=True))
+            settings = replace(settings, cache=True)
+            self._builders = Builders(settings, folder, builder_count())
+        self._measurer = Measurer(settings, seconds, folder)
 
     def __enter__(self) -> Self:
+        self._held.push(self._measurer)
+        if self._builders is not None:
+            self._held.enter_context(self._builders)
+        self._measurer.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._measurer.__exit__(kind, error, traceback)
+        self._held.close()
 
     @property
     def device(self) -> str:
@@ -64,12 +83,24 @@ class LocalExecutor:
         return self._measurer.device
 
     def announce(self, trials: Sequence[Trial]) -> None:
-        """Have the process compile their programs."""
-        self._measurer.prepare([trial.candidate or trial.default for trial in trials])
+        """Have their programs compiled."""
+        if self._builders is not None:
+            self._builders.announce([program for trial in trials for program in trial.programs])
 
     def run(self, trial: Trial, most: float | None = None) -> Outcome:
         """The outcome, measured by the process, which is started again where it has ended."""
-        return self._measurer.run(trial, most)
+        if self._builders is None:
+            return self._measurer.run(trial, most)
+        start = time.monotonic()
+        limit = self._seconds if most is None else min(most, self._seconds)
+        for program in trial.programs:
+            self._builders.wait(program, limit - (time.monotonic() - start))
+        if most is None:
+            return self._measurer.run(trial)
+        left = most - (time.monotonic() - start)
+        if left <= 0:
+            raise TimeoutError(f"a trial has not ended within {most:.1f} s")
+        return self._measurer.run(trial, left)
 
 
 def executor_named(name: str, registry: Registry) -> MakeExecutor:

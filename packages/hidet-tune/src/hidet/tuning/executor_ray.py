@@ -107,7 +107,7 @@ class RayExecutor:
         self._waiting = [trial for trial in trials if trial not in self._done and not self._is_measured(trial)]
         self._done = {trial: outcome for trial, outcome in self._done.items() if trial in set(trials)}
         for trial in trials:
-            for program in _programs(trial):
+            for program in trial.programs:
                 self._build_of(program)
         for code in list(self._builds)[:-MOST_BUILDS]:
             del self._builds[code]
@@ -149,7 +149,7 @@ class RayExecutor:
 
     def _ask(self, device: _Device, trial: Trial) -> None:
         # Programs that differ in their arguments alone share their code.
-        builds = list({program.code: self._build_of(program) for program in _programs(trial)}.values())
+        builds = list({program.code: self._build_of(program) for program in trial.programs}.values())
         ready, late = self._ray.wait(builds, num_returns=len(builds), timeout=0.0 if self._is_stuck else _PATIENCE)
         # Where no node has room for compiling, measurements do not wait for it again until one has had.
         self._is_stuck = bool(late)
@@ -254,10 +254,6 @@ def _context_for(settings: Settings, arch: str) -> CompileContext | None:
             if ctx.target.arch == arch:
                 return ctx
     return None
-
-
-def _programs(trial: Trial) -> list[ProgramText]:
-    return [trial.default, *([] if trial.candidate is None else [trial.candidate])]
 
 
 def _room(ray: Any, settings: Settings) -> tuple[int, Mapping[str, float]]:

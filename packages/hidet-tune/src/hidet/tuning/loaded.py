@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet.compiler.binaries import compile_modules
@@ -47,37 +46,26 @@ class CompiledProgram:
 
 
 class Loader:
-    """Compiles modules of programs, some of them ahead by threads, and loads them. threads: 0 to compile nothing ahead.
+    """Compiles programs, or takes their code from the kernel cache, and loads them.
 
     A module is compiled once for all programs that differ in their arguments alone.
     """
 
-    def __init__(self, ctx: CompileContext, threads: int) -> None:
+    def __init__(self, ctx: CompileContext) -> None:
         self._ctx = ctx
-        self._threads = ThreadPoolExecutor(threads) if threads else None
-        self._compiled: dict[str, Future[CompiledProgram]] = {}
+        self._compiled: dict[str, CompiledProgram | Exception] = {}
         self._rows = ctx.registry.intrinsic_rows()
-
-    def prepare(self, programs: Iterable[ProgramText]) -> None:
-        """Compile programs in the background instead of those that an earlier call has asked for and nobody has begun
-        with."""
-        if self._threads is None:
-            return
-        self._compiled = {digest: future for digest, future in self._compiled.items() if not future.cancel()}
-        for program in programs:
-            if program.code not in self._compiled:
-                self._compiled[program.code] = self._threads.submit(self._compile, program)
 
     def load(self, program: ProgramText) -> LoadedProgram:
         """A program in memory. The errors of parser, verifier and target for one that cannot be had."""
-        found = self._compiled.get(program.code)
-        if found is None or found.cancel():
-            self._compiled[program.code] = found = Future()
+        if program.code not in self._compiled:
             try:
-                found.set_result(self._compile(program))
+                self._compiled[program.code] = compile_program(program, self._ctx, self._rows)
             except Exception as error:  # noqa: BLE001  # whoever asks for this module again gets it again
-                found.set_exception(error)
-        compiled = found.result()
+                self._compiled[program.code] = error
+        compiled = self._compiled[program.code]
+        if isinstance(compiled, Exception):
+            raise compiled
         code = self._ctx.target.load(compiled.binaries, self._ctx.cache)
         usage = [each for binary in compiled.binaries for each in self._ctx.target.usage(binary).values()]
         return LoadedProgram(
@@ -86,14 +74,6 @@ class Loader:
             max((kernel.spill_bytes for kernel in usage), default=0),
             code,
         )
-
-    def close(self) -> None:
-        """Drop what has not begun."""
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
-
-    def _compile(self, program: ProgramText) -> CompiledProgram:
-        return compile_program(program, self._ctx, self._rows)
 
 
 def compile_program(program: ProgramText, ctx: CompileContext, rows: Mapping[str, Intrinsic]) -> CompiledProgram:

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import IO, Any
+from typing import IO
 
 from hidet import option
 from hidet.errors import CompileError
-from hidet.tuning.trial import Outcome, ProgramText, Settings, Trial
+from hidet.tuning.child import end_child, send_line, start_child
+from hidet.tuning.trial import Outcome, Settings, Trial
+
+_CHILD = "hidet.tuning.measuring_child"
 
 START_SECONDS = 60.0
 """How long a process may take to begin."""
 
 
 class Measurer:
-    """A measuring process, as a context manager. seconds: what a trial may take, compilation and all.
+    """A measuring process, as a context manager. seconds: what a trial may take, compilation and all. cache_dir: of its
+    kernel cache; "" for the user's.
 
     CompileError where no process can be started.
     """
 
-    def __init__(self, settings: Settings, seconds: float) -> None:
+    def __init__(self, settings: Settings, seconds: float, cache_dir: str = "") -> None:
         self._settings = settings
         self._seconds = seconds
+        self._cache_dir = cache_dir
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
         self._reader: threading.Thread | None = None
         self._device = ""
-        self._compiles_ahead = False
-        self._has_prepared = False
+        self._is_ready = False
 
     def __enter__(self) -> Measurer:
         return self
@@ -49,14 +49,10 @@ class Measurer:
         """What measures, with the clocks that are known of it, as the process has said it; "" before it was started."""
         return self._device
 
-    def prepare(self, programs: Sequence[ProgramText]) -> None:
-        """Say which programs are going to be measured next, so that they are compiled while others run, where that
-        disturbs no measurement."""
-        process = self._process or self._start()
-        if not self._compiles_ahead:
-            return
-        self._has_prepared = True
-        self._send(process, {"prepare": [asdict(program) for program in programs]})
+    def begin(self) -> None:
+        """Start the process, and do not wait until it is ready."""
+        if self._process is None:
+            self._start()
 
     def run(self, trial: Trial, most: float | None = None) -> Outcome:
         """The outcome of a trial; what ends the process is its failure.
@@ -66,8 +62,8 @@ class Measurer:
         outcome = self._run(trial, most)
         if isinstance(outcome, Outcome):
             return outcome
-        if self._has_prepared or outcome == -signal.SIGKILL:
-            # Compiling another program may have ended the process, or somebody who ended it for reasons of his own.
+        if outcome == -signal.SIGKILL:
+            # Somebody ended it for reasons of his own.
             self._stop()
             outcome = self._run(trial, most)
             if isinstance(outcome, Outcome):
@@ -77,10 +73,10 @@ class Measurer:
 
     def _run(self, trial: Trial, most: float | None) -> Outcome | int:
         """The outcome, or the exit status of a process that has ended without one."""
-        process = self._process or self._start()
+        process = self._ready_process()
         is_cut = most is not None and most < self._seconds
         try:
-            self._send(process, {"trial": asdict(trial)})
+            send_line(process, asdict(trial))
             answer = self._answers.get(timeout=most if is_cut else self._seconds)
         except queue.Empty:
             self._stop()
@@ -99,23 +95,19 @@ class Measurer:
         return Outcome(tuple(outcome["default_seconds"]), tuple(outcome["seconds"]), outcome["failure"])
 
     def _start(self) -> subprocess.Popen[str]:
-        cache = option.get_cache_dir()
-        environment = {**os.environ, **({"HIDET_CACHE_DIR": cache} if cache else {})}
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "hidet.tuning.measuring_child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-            # Ctrl-C is for the tuner, which ends this process.
-            start_new_session=True,
-        )
+        self._process = process = start_child(_CHILD, self._cache_dir or option.get_cache_dir())
         self._answers = queue.Queue()
         assert process.stdout is not None
         self._reader = threading.Thread(target=_read, args=(process.stdout, self._answers), daemon=True)
         self._reader.start()
-        self._send(process, asdict(self._settings))
+        send_line(process, asdict(self._settings))
+        return process
+
+    def _ready_process(self) -> subprocess.Popen[str]:
+        """The process, which has begun."""
+        process = self._process or self._start()
+        if self._is_ready:
+            return process
         try:
             answer = self._answers.get(timeout=START_SECONDS)
         except queue.Empty:
@@ -127,33 +119,19 @@ class Measurer:
             self._stop()
             raise CompileError(
                 f"the process that measures schedules has not begun within {START_SECONDS:g} s",
-                hint="`python -m hidet.tuning.measuring_child` shows why: give it an empty line",
+                hint=f"`python -m {_CHILD}` shows why: give it an empty line",
             )
-        ready = json.loads(answer)
-        self._device, self._compiles_ahead = ready["device"], ready["compiles_ahead"]
+        self._is_ready, self._device = True, json.loads(answer)["device"]
         return process
 
-    def _send(self, process: subprocess.Popen[str], message: dict[str, Any]) -> None:
-        assert process.stdin is not None
-        try:
-            process.stdin.write(json.dumps(message) + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return  # it has ended: so has what it writes, which is what `run` looks at
-
     def _stop(self) -> None:
-        process, self._process, self._has_prepared = self._process, None, False
+        process, self._process, self._is_ready = self._process, None, False
         if process is None:
             return
         process.kill()
-        process.wait()
         if self._reader is not None:
             self._reader.join()
-        for stream in (process.stdin, process.stdout):
-            # What was not sent yet cannot be sent any more.
-            with contextlib.suppress(BrokenPipeError):
-                if stream is not None:
-                    stream.close()
+        end_child(process)
 
 
 def _read(stream: IO[str], answers: queue.Queue[str]) -> None:

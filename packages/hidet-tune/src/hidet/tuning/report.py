@@ -94,7 +94,8 @@ class TuneReport:
     changed, or tuning was interrupted. is_dropped: whether the choices made the whole model slower, and none is used.
     is_interrupted: whether Ctrl-C ended it early. budget: seconds that it might take. device: what measured, "" where
     nothing did. roofline: what that can do; None where nobody knows. unmeasured: why the model as a whole was not
-    measured; "" where it could be. unsaved: why the store could not keep what was found; "" where it has.
+    measured; "" where it could be. unsaved: why the store could not keep what was found; "" where it has. phases:
+    seconds by what was done.
     """
 
     compiled: Any = field(repr=False)
@@ -110,6 +111,7 @@ class TuneReport:
     roofline: Roofline | None = None
     unmeasured: str = ""
     unsaved: str = ""
+    phases: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Numbers and texts alone."""
@@ -128,6 +130,10 @@ class TuneReport:
             lines.append(f"model: {self.default_seconds * 1e3:.3f} ms -> {self.tuned_seconds * 1e3:.3f} ms, {verdict}")
         if self.device:
             lines.append(f"measured on {self.device}")
+        if self.phases:
+            parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phases.items())
+            tried = sum(len(task.trials) for task in self.tasks)
+            lines.append(f"{parts}; {tried} measurements")
         if self.unmeasured:
             lines.append(f"the model as a whole was not measured: {self.unmeasured}")
         if self.unsaved:

@@ -25,6 +25,9 @@ FINAL_ROUNDS = 15
 """Of the winner and the default, on inputs and by rounds that have not chosen it."""
 
 
+_AHEAD = 16
+"""Trials of the next task whose programs are compiled while those of this one are measured."""
+
 _FIRST_ROUNDS = 3
 """Of what is measured before the strategy begins."""
 
@@ -33,8 +36,8 @@ _FIRST_ROUNDS = 3
 class TaskSearch:
     """The search of a task until `end`, of `time.monotonic`.
 
-    level: how much of the space its candidates are. tell: called at first, and after each measurement. found: ratios to
-    the default's time by candidate.
+    level: how much of the space its candidates are. tell: called at first, and after each measurement. ahead: trials
+    that are likely to come after this search. found: ratios to the default's time by candidate.
     """
 
     subject: Subject
@@ -42,6 +45,7 @@ class TaskSearch:
     end: float
     level: int
     tell: Callable[[], None]
+    ahead: Sequence[Trial] = ()
     found: dict[int, list[float]] = field(default_factory=dict)
     tried: set[int] = field(default_factory=set)
     _finished: int = 0
@@ -111,7 +115,7 @@ class TaskSearch:
         self.tried |= {place for place, program in programs.items() if program is None}
         asked = [self._asked(program, rounds, seed=0) for program in programs.values() if program is not None]
         if asked:
-            self.executor.announce(asked)
+            self.executor.announce([*asked, *self.ahead])
         measured: dict[int, float] = {}
         for place, program in programs.items():
             if program is None or not self.has_time():
@@ -147,12 +151,24 @@ class TaskSearch:
         return outcome
 
     def _asked(self, program: ProgramText, rounds: int, seed: int) -> Trial:
-        return Trial(self.subject.memory, self.subject.default, program, rounds, seed)
+        return _trial_of(self.subject, program, rounds, seed)
 
 
 def default_trial(subject: Subject) -> Trial:
     """How long does a task take with its default?"""
     return Trial(subject.memory, subject.default, None, _FIRST_ROUNDS)
+
+
+def first_trials(subject: Subject) -> list[Trial]:
+    """Trials that a search is likely to begin with: of the points that are expected to be the fastest."""
+    expected = [inf if each.point.predicted is None else each.point.predicted for each in subject.candidates]
+    order = sorted(range(len(expected)), key=lambda place: (expected[place], place))
+    programs = map(subject.program, order[:_AHEAD])
+    return [_trial_of(subject, program, _FIRST_ROUNDS, seed=0) for program in programs if program is not None]
+
+
+def _trial_of(subject: Subject, program: ProgramText, rounds: int, seed: int) -> Trial:
+    return Trial(subject.memory, subject.default, program, rounds, seed)
 
 
 def ratios(outcome: Outcome) -> list[float]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,7 +30,7 @@ from hidet.tuning.meaning import Meaning, threads_of
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.report_live import Observe, Progress
 from hidet.tuning.report_roofline import roofline_of
-from hidet.tuning.search import TaskSearch, default_trial
+from hidet.tuning.search import TaskSearch, default_trial, first_trials
 from hidet.tuning.store import OFF, Entry, Store
 from hidet.tuning.strategy import Strategy
 from hidet.tuning.strategy_history import History
@@ -101,6 +102,7 @@ class Session:
         self._compiled: list[CompiledGraph] = []
         self._is_outdated = True
         self._facts: dict[str, Any] = {}
+        self._phases: dict[str, float] = {}
         ctx = parts[0].imported.ctx
         if ctx.machine is not None:
             raise OptionError(
@@ -134,6 +136,7 @@ class Session:
             is_interrupted=is_interrupted,
             budget=self._budget,
             roofline=roofline_of(self._parts[0].imported.ctx),
+            phases=self._phases,
             **self._facts,
         )
 
@@ -145,25 +148,37 @@ class Session:
             self._plan[key] = subject_of(steps[0], len(steps), contexts[0], self._level, known, self._start)
         subjects = [each for each in self._plan.values() if isinstance(each, Subject)]
         self._reports = {key: each for key, each in self._plan.items() if isinstance(each, TaskReport)}
-        begin = time.monotonic()
-        self._compile()
-        before = self._compiled
-        if not subjects or time.monotonic() >= self._end:
-            self._reports |= {each.task.key: each.report(note=_NO_TIME) for each in subjects}
+        if not subjects:
+            self._compile()
             return
-        compiling = time.monotonic() - begin
-        runs = [self._run_of(part, compiled) for part, compiled in zip(self._parts, before, strict=True)]
-        once = sum(time_calls(run, 0.0, least_calls=1)[0] for run in runs if run is not None)
-        judging = 2 * (_MODEL_ROUNDS * max(_MODEL_TURN, once) + once)
-        now = time.monotonic()
-        reserved = min(1.3 * compiling + judging, _MOST_RESERVED * max(self._end - now, 0.0))
         ctx = self._parts[0].imported.ctx
         with self._make_executor(settings_of(ctx, threads_of(ctx)), self._candidate_seconds) as executor:
+            with self._phase("compile"):
+                self._compile()
+            if time.monotonic() >= self._end:
+                self._reports |= {each.task.key: each.report(note=_NO_TIME) for each in subjects}
+                return
+            runs = [self._run_of(part, compiled) for part, compiled in zip(self._parts, self._compiled, strict=True)]
+            once = sum(time_calls(run, 0.0, least_calls=1)[0] for run in runs if run is not None)
+            judging = 2 * (_MODEL_ROUNDS * max(_MODEL_TURN, once) + once)
+            left = max(self._end - time.monotonic(), 0.0)
+            reserved = min(1.3 * self._phases["compile"] + judging, _MOST_RESERVED * left)
             self._search(subjects, executor, self._end - reserved)
             self._facts["device"] = executor.device
         if self._is_outdated:
-            self._compile()
-            self._judge(runs, once)
+            with self._phase("compile again"):
+                self._compile()
+            with self._phase("compare"):
+                self._judge(runs, once)
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        """Add up what a part of the work takes."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._phases[name] = self._phases.get(name, 0.0) + time.monotonic() - start
 
     def _untuned(self, part: Part) -> CompileContext:
         """The compilation without what the store has."""
@@ -179,7 +194,13 @@ class Session:
 
     def _search(self, subjects: Sequence[Subject], executor: Executor, end: float) -> None:
         """Measure tasks, those first that the model spends most time in."""
-        left = self._measure_defaults(subjects, executor, end)
+        with self._phase("defaults"):
+            left = self._measure_defaults(subjects, executor, end)
+        with self._phase("search"):
+            self._search_each(left, executor, end)
+
+    def _search_each(self, left: Sequence[Subject], executor: Executor, end: float) -> None:
+        """Search tasks whose defaults are measured, one after the other."""
         total = sum(subject.share for subject in left)
         for number, subject in enumerate(left):
             rest = sum(other.share for other in left[number:])
@@ -193,7 +214,8 @@ class Session:
             tell = partial(self._tell, subject, progress)
             # The last comparison of the winner, on other inputs and for more rounds, has to be over by then.
             until = min(now + part, end) - _LAST_COMPARISON * subject.trial_seconds
-            search = TaskSearch(subject, executor, until, self._level, tell)
+            ahead = first_trials(left[number + 1]) if number + 1 < len(left) else ()
+            search = TaskSearch(subject, executor, until, self._level, tell, ahead)
             try:
                 self._keep(subject, search.run(self._strategy, History(self._store.path)))
             except KeyboardInterrupt:

@@ -127,6 +127,11 @@ class Trial:
     rounds: int
     seed: int = 0
 
+    @property
+    def programs(self) -> tuple[ProgramText, ...]:
+        """What is compiled for it."""
+        return (self.default,) if self.candidate is None else (self.default, self.candidate)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -1,0 +1,38 @@
+"""A process that compiles programs for others to load: lines of JSON in, lines of JSON out.
+
+The first line is `Settings`, each further one a `ProgramText`, whose answer is {"failure": ...}, "" for none. Machine
+code goes into the kernel cache of HIDET_CACHE_DIR. Nothing is loaded and no device is used.
+
+Started by `hidet.tuning.building`; ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from hidet.context import make_context
+from hidet.tuning.child import answers_apart, die_first, end_with_parent, write_answer
+from hidet.tuning.loaded import compile_program
+from hidet.tuning.trial import Settings, program_from
+
+
+def main() -> None:
+    """Answer standard input. What compilers print goes to standard error."""
+    answers = answers_apart()
+    die_first()
+    end_with_parent()
+    settings = Settings(**json.loads(sys.stdin.readline()))
+    ctx = make_context(settings.target, {**settings.options, "threads": settings.threads, "cache": True})
+    rows = ctx.registry.intrinsic_rows()
+    for line in sys.stdin:
+        failure = ""
+        try:
+            compile_program(program_from(json.loads(line)), ctx, rows)
+        except Exception as error:  # noqa: BLE001  # whoever measures it meets the same, and tells of it
+            failure = f"{type(error).__name__}: {error}"
+        write_answer(answers, {"failure": failure})
+
+
+if __name__ == "__main__":
+    main()
