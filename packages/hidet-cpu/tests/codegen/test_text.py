@@ -177,6 +177,33 @@ def test_masked_lanes_are_neither_read_nor_written(dtype) -> None:
     np.testing.assert_array_equal(o, expected)
 
 
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u16, dtypes.i32, dtypes.f16, dtypes.bf16, F32], ids=str)
+def test_lanes_that_a_known_mask_leaves_out_are_not_written(dtype, lanes) -> None:
+    """LLVM 22.1 writes four bytes where the mask of narrowed values is known to have one lane alone."""
+    host = arch_from_text("host")
+    wide = F32 if dtype.is_float else dtypes.i64
+    source, result = (Var(name, PointerType(type_)) for name, type_ in (("a", wide), ("o", dtype)))
+    masks = {f"k{lane}": 1 << lane for lane in range(lanes)} | {f"m{count}": (1 << count) - 1 for count in range(lanes)}
+    functions = []
+    for name, bits in masks.items():
+        mask = Bitcast(build.const(bits, dtypes.dtype(f"uint{lanes}")), VectorType(dtypes.boolean, lanes))
+        value = build.cast(build.load(source, 0, lanes=lanes) + build.broadcast(build.const(1, wide), lanes), dtype)
+        store = Store(result, (build.index(0),), value, mask)
+        functions.append(Function(name, (source, result), store, "kernel", (build.size_var("g"),)))
+    code = load_objects([compile_object(emit_module(Module(tuple(functions), "k0"), host), host, 3)])
+    a = np.arange(1, lanes + 1).astype(wide.numpy())
+    for name, bits in masks.items():
+        o = np.full(lanes + 8, 7).astype(dtype.numpy())
+        cells = np.array([v.ctypes.data for v in (a, o)], np.int64)
+        run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address(name))
+        run(cells.ctypes.data, 0, 1)
+        expected = np.full(lanes + 8, 7).astype(dtype.numpy())
+        chosen = [lane for lane in range(lanes) if bits >> lane & 1]
+        expected[chosen] = (a + 1).astype(dtype.numpy())[chosen]
+        np.testing.assert_array_equal(o, expected, err_msg=name)
+
+
 def test_a_vector_behind_a_condition_of_all_lanes_is_not_read_when_it_is_false() -> None:
     vector = VectorType(F32, 8)
     condition, pointer = Var("c", dtypes.boolean), Var("p", PointerType(F32))

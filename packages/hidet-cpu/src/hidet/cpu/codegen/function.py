@@ -8,7 +8,7 @@ from hidet.cpu.codegen.evaluation import ExpressionEmitter
 from hidet.cpu.codegen.expression import HANDLERS, emit_reassociated
 from hidet.cpu.codegen.failing import FAILURE, VALUE_CELLS, assertion_text, checked_name
 from hidet.cpu.codegen.lines import LineEmitter
-from hidet.cpu.codegen.memory import emit_in_memory_form, emit_pointer
+from hidet.cpu.codegen.memory import emit_in_memory_form, emit_pointer, emit_unknown_mask
 from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
@@ -94,6 +94,8 @@ class FunctionEmitter:
             self.out.line(f"store {type_} {value}, ptr {pointer}, align {alignment}{self._expressions.access_suffix()}")
             return
         mask = self._value(node.mask)
+        if node.value.dtype.nbytes < (4 if node.value.dtype.is_float else 8):
+            mask = emit_unknown_mask(self._expressions, mask, node.value.type.lanes)
         mask_type = register_type(node.mask.type)
         name = f"llvm.masked.store.{suffix_of(type_)}.p0"
         target = f"ptr align {alignment}"

@@ -59,6 +59,24 @@ def emit_in_memory_form(emit: ExpressionEmitter, node: e.Expr) -> str:
     return emit.out.instruction(f"zext {register_type(node.type)} {text} to {memory_type(node.type)}")
 
 
+def emit_unknown_mask(emit: ExpressionEmitter, mask: str, lanes: int) -> str:
+    """The mask of a store, of whose value LLVM cannot know anything where that matters.
+
+    With AVX-512, LLVM up to 22.1 writes a lane before it was narrowed, four bytes for two, where values are narrowed
+    and the mask is known to have a single lane (llvm/llvm-project#179489): past the end of a row.
+    """
+    if not emit.out.module.arch.has("avx512f"):
+        return mask
+    width = max(lanes, 8)
+    bits = emit.out.instruction(f"bitcast <{lanes} x i1> {mask} to i{lanes}")
+    if width > lanes:
+        bits = emit.out.instruction(f"zext i{lanes} {bits} to i{width}")
+    bits = emit.out.instruction(f'call i{width} asm "", "=r,0"(i{width} {bits})')
+    if width > lanes:
+        bits = emit.out.instruction(f"trunc i{width} {bits} to i{lanes}")
+    return emit.out.instruction(f"bitcast i{lanes} {bits} to <{lanes} x i1>")
+
+
 def _address_of(emit: ExpressionEmitter, node: e.AddressOf) -> str:
     return emit_pointer(emit, node.buffer, node.indices)
 
