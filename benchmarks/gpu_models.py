@@ -4,6 +4,7 @@ python benchmarks/gpu_models.py                                          all row
 python benchmarks/gpu_models.py --rows resnet50:1:f16 --peers eager-graph,inductor --seconds 0.2
 python benchmarks/gpu_models.py --rows gpt2:1:f16 --layers               our slowest kernels with their schedules
 python benchmarks/gpu_models.py --rows resnet50:1:f16 --first-calls      in fresh processes, without and with a cache
+python benchmarks/gpu_models.py --tuned                                  what 60 s of tuning give, Inductor beside
 python benchmarks/gpu_models.py --merge one.json,two.json                one table of what several runs wrote
 
 A system that fails or is not ready in time has "-" in the table and the reason below it.
@@ -24,18 +25,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import click
 import torch
+from click.core import ParameterSource
 from rich.console import Console
 from torch import nn
 
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_first_call import GpuFirstCall, measure_first_calls, print_first_calls
 from benchmarks.gpu_layers import print_kernels, profile_kernels
-from benchmarks.gpu_results import GpuRow, merge_runs, print_rows, rows_to_json, unmeasured
-from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName, prepare_row
-from benchmarks.gpu_systems import GPU_SYSTEMS
+from benchmarks.gpu_results import GpuRow, merge_runs, print_choices, print_rows, rows_to_json, unmeasured
+from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, TUNED_ROWS, RowName, prepare_row
+from benchmarks.gpu_systems import DEFAULT_PEERS, GPU_SYSTEMS, tuned_store
 from benchmarks.gpu_timing import time_on_gpu
 from benchmarks.options import names_from, report_console
-from benchmarks.results import OUR_SYSTEM, REFERENCE_SYSTEM
+from benchmarks.results import AUTOTUNED_SYSTEM, OUR_SYSTEM, REFERENCE_SYSTEM, STORED_SYSTEM, TUNED_SYSTEM
 from benchmarks.systems import Unavailable
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
 from hidet.cli.timing import measure_alternately
@@ -68,9 +70,10 @@ def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 @click.command()
 @click.option("--rows", callback=row_names, default=",".join(DEFAULT_ROWS), help="model:batch:dtype, comma-separated.")
-@click.option("--peers", callback=names_from(_PEERS), default=",".join(_PEERS), show_default=True)
+@click.option("--peers", callback=names_from(_PEERS), default=",".join(DEFAULT_PEERS), show_default=True)
 @click.option("--seconds", default=0.5, show_default=True, help="Seconds a system's turn takes; there are three turns.")
 @click.option("--limit", default=300.0, show_default=True, help="Seconds until a system has to be ready to be timed.")
+@click.option("--tuned", is_flag=True, help="Rows, systems and choices of tuning, where no others are named.")
 @click.option("--layers", is_flag=True, help="Print our slowest kernels instead of measuring peers.")
 @click.option("--first-calls", is_flag=True, help="Measure our first calls in fresh processes instead.")
 @click.option("--most", default=15, show_default=True, help="Kernels that --layers prints.")
@@ -82,6 +85,7 @@ def main(
     peers: tuple[str, ...],
     seconds: float,
     limit: float,
+    tuned: bool,
     layers: bool,
     first_calls: bool,
     most: int,
@@ -95,6 +99,9 @@ def main(
         return
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
+    if tuned:
+        rows = tuple(map(RowName.parse, TUNED_ROWS)) if _is_default("rows") else rows
+        peers = (AUTOTUNED_SYSTEM, TUNED_SYSTEM, STORED_SYSTEM) if _is_default("peers") else peers
     warnings.simplefilter("ignore")
     torch.backends.cudnn.benchmark = True
     console, progress = report_console(), Console(stderr=True)
@@ -117,11 +124,18 @@ def main(
         torch._dynamo.reset()
         torch.cuda.empty_cache()
         print_rows(console, [row], systems)
+        if tuned:
+            print_choices(console, row, tuned_store())
         if json_path is not None:
             left = [unmeasured(str(other), systems) for other in rows[number + 1 :]]
             json_path.write_text(json.dumps(rows_to_json(environment, [*done, *left]), indent=1), encoding="utf-8")
     if len(done) > 1:
         print_rows(console, done, systems)
+
+
+def _is_default(parameter: str) -> bool:
+    """Whether the user has not named it."""
+    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.DEFAULT
 
 
 def _measure_first_calls(

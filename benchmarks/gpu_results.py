@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.results import OUR_SYSTEM, ratio_to_best_peer
+from benchmarks.results import (
+    AUTOTUNED_SYSTEM,
+    OUR_SYSTEM,
+    STORED_SYSTEM,
+    TUNED_SYSTEM,
+    ratio_to_best_peer,
+)
 from benchmarks.tables import print_live_to_frozen
 from hidet.cli.timing import Latency
 from hidet.testing.numerics import Verdict
+from hidet.tuning.store import Store
 from tests.models.compile_reports import NodeCounts
 
 
@@ -103,6 +111,17 @@ def print_rows(console: Console, rows: Sequence[GpuRow], systems: Sequence[str])
                 console.print(f"{row.name}, {system}: {verdict}", style="bold red", markup=False)
         if row.counts.fallback_nest or row.counts.eager or row.counts.host:
             console.print(f"{row.name}: {row.counts}", style="yellow", markup=False)
+
+
+def print_choices(console: Console, row: GpuRow, store: Path) -> None:
+    """What tuning has taken and given for a row, beside Inductor's, and what its store holds of all rows so far."""
+    entries = list(Store(store).entries())
+    for system in (AUTOTUNED_SYSTEM, OUR_SYSTEM, TUNED_SYSTEM, STORED_SYSTEM):
+        if system in row.first_calls and system in row.latencies:
+            gain = row.latencies[OUR_SYSTEM].median / row.latencies[system].median if OUR_SYSTEM in row.latencies else 0
+            console.print(f"{row.name}: {system} ready after {row.first_calls[system]:.1f} s, {gain:.3f} times as fast")
+    changed = sum(entry.params != entry.default_params for entry in entries)
+    console.print(f"store: {len(entries)} choices, {changed} of them not the default's")
 
 
 def cells(row: GpuRow, systems: Sequence[str]) -> list[str]:

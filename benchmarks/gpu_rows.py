@@ -12,6 +12,7 @@ from torch import nn
 
 from benchmarks.llama_layers import build_llama, llama_inputs
 from benchmarks.models import MODELS
+from benchmarks.unet_block import build_unet_block, unet_inputs
 from tests.models.entry import Inputs, seeded
 from tests.models.language import token_inputs
 from tests.models.vision import build_vision
@@ -65,9 +66,9 @@ def _vision(name: str, size: int = 224, **options: bool) -> GpuModel:
     return GpuModel(build=build, inputs=partial(_images, size=size), has_images=True)
 
 
-def _language(name: str, vocabulary: int) -> GpuModel:
+def _language(name: str, vocabulary: int, length: int = 128) -> GpuModel:
     def inputs(batch: int) -> Inputs:
-        return token_inputs(0, vocabulary=vocabulary, batch=batch, length=128)
+        return token_inputs(0, vocabulary=vocabulary, batch=batch, length=length)
 
     return GpuModel(build=MODELS[name].build, inputs=inputs)
 
@@ -79,13 +80,21 @@ GPU_MODELS: Mapping[str, GpuModel] = MappingProxyType(
         "inception_v3": _vision("inception_v3", 299, init_weights=False),
         "mobilenet_v2": _vision("mobilenet_v2"),
         "vit_b_16": _vision("vit_b_16"),
+        "swin_t": _vision("swin_t"),
+        "densenet121": _vision("densenet121"),
+        "efficientnet_b0": _vision("efficientnet_b0"),
+        "convnext_tiny": _vision("convnext_tiny"),
         "bert-base": _language("bert-base", 30522),
+        "bert-base-384": _language("bert-base", 30522, 384),
         "gpt2": _language("gpt2", 50257),
+        "gpt2-512": _language("gpt2", 50257, 512),
+        "unet-block": GpuModel(build=build_unet_block, inputs=unet_inputs, has_images=True),
         "llama-decode": GpuModel(build=build_llama, inputs=partial(llama_inputs, length=1, past=1024)),
         "llama-prefill": GpuModel(build=build_llama, inputs=partial(llama_inputs, length=2048, past=0)),
     }
 )
-"""The measured models by name. Language models see 128 tokens; llama is 4 layers of Llama-3-8B's shape."""
+"""The measured models by name. Language models see 128 tokens where their names do not say another number; llama is 4
+layers of Llama-3-8B's shape; images of the U-Net's block have 64 x 64 points of 4 channels."""
 
 DEFAULT_ROWS = (
     "resnet18:1:f16",
@@ -102,12 +111,23 @@ DEFAULT_ROWS = (
 )
 """The rows that are measured unless the user names others."""
 
+TUNED_ROWS = (
+    "resnet50:1:f16",
+    "resnet50:32:f16",
+    "bert-base:1:f16",
+    "bert-base-384:8:f16",
+    "gpt2-512:4:f16",
+    "unet-block:2:f16",
+    "llama-decode:8:bf16",
+)
+"""The rows that tuning is measured on (`--peers hidet-tuned`)."""
+
 
 def prepare_row(row: RowName) -> tuple[nn.Module, Inputs]:
     """Model and inputs of a row on the GPU, floating tensors in its dtype."""
     entry, dtype = GPU_MODELS[row.model], DTYPES[row.dtype]
     # Large models are made where they are used: random numbers take a CPU longer than the whole measurement.
-    device = "cuda" if entry.build is build_llama else "cpu"
+    device = "cuda" if entry.build in (build_llama, build_unet_block) else "cpu"
     with torch.device(device):
         model = entry.build()
     inputs = {name: value.cuda() for name, value in entry.inputs(row.batch).items()}

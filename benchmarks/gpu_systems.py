@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
+import functools
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
 
-from benchmarks.results import FROZEN_SYSTEM, OUR_SYSTEM
+from benchmarks.results import AUTOTUNED_SYSTEM, FROZEN_SYSTEM, OUR_SYSTEM, STORED_SYSTEM, TUNE_BUDGET, TUNED_SYSTEM
 from benchmarks.systems import Run, Unavailable
 from tests.models.entry import Inputs
 
@@ -67,6 +71,20 @@ def _hidet_frozen(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
     return lambda: compiled(**inputs)
 
 
+@functools.cache
+def tuned_store() -> Path:
+    """The file of choices that this process tunes into, empty at first, deleted at its end."""
+    folder = tempfile.TemporaryDirectory(prefix="hidet-benchmark-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name) / "choices.sqlite"
+
+
+def _hidet_tuned(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
+    options = {"mode": "reduce-overhead", "tune": TUNE_BUDGET, "tune.store": str(tuned_store())}
+    compiled = torch.compile(model, backend="hidet", dynamic=False, options=options)
+    return lambda: compiled(**inputs)
+
+
 def captured(run: Run) -> Run:
     """`run` as one launch of a CUDA graph; its result is overwritten by the next call.
 
@@ -92,9 +110,14 @@ GPU_SYSTEMS: Mapping[str, PrepareGpu] = MappingProxyType(
         "eager-graph": _eager_graph,
         "eager-graph-channels-last": _eager_graph_channels_last,
         "inductor": _compiled("reduce-overhead", "inductor"),
-        "inductor-max-autotune": _compiled("max-autotune", "inductor"),
+        AUTOTUNED_SYSTEM: _compiled("max-autotune", "inductor"),
         FROZEN_SYSTEM: _hidet_frozen,
+        TUNED_SYSTEM: _hidet_tuned,
+        STORED_SYSTEM: _hidet_tuned,
         OUR_SYSTEM: _compiled("reduce-overhead", "hidet"),
     }
 )
 """Every system that can be measured; Inductor and hidet with CUDA graphs."""
+
+DEFAULT_PEERS = tuple(system for system in GPU_SYSTEMS if system not in (OUR_SYSTEM, TUNED_SYSTEM, STORED_SYSTEM))
+"""Those that ours is measured beside unless the user says otherwise."""

@@ -20,6 +20,19 @@ OUR_SYSTEM = "hidet"
 FROZEN_SYSTEM = "hidet-frozen"
 """hidet with weights that never change again (`docs/weights.md`): a line to compare ourselves with, not a peer."""
 
+AUTOTUNED_SYSTEM = "inductor-max-autotune"
+
+TUNED_SYSTEM = "hidet-tuned"
+"""hidet after `TUNE_BUDGET` of tuning into an empty store, which is part of its first call."""
+
+STORED_SYSTEM = "hidet-from-store"
+"""hidet told to tune again with the store of `TUNED_SYSTEM`: nothing is left to measure."""
+
+OWN_SYSTEMS = frozenset({OUR_SYSTEM, FROZEN_SYSTEM, TUNED_SYSTEM, STORED_SYSTEM})
+"""Those that are no peers."""
+
+TUNE_BUDGET = "60s"
+
 _LEAST_PEAK = 0.9
 """A row is called disturbed when the machine reached less than this part of its best FMA rate around it,"""
 
@@ -111,7 +124,7 @@ def to_json(
 
 def ratio_to_best_peer(latencies: Mapping[str, Latency]) -> float | None:
     """Our latency, out of those by system, over the best peer's; None while either is missing."""
-    peers = [latency.median for system, latency in latencies.items() if system not in (OUR_SYSTEM, FROZEN_SYSTEM)]
+    peers = [latency.median for system, latency in latencies.items() if system not in OWN_SYSTEMS]
     if OUR_SYSTEM not in latencies or not peers:
         return None
     return latencies[OUR_SYSTEM].median / min(peers)

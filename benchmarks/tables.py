@@ -13,6 +13,7 @@ from .first_call import FirstCall
 from .results import (
     FROZEN_SYSTEM,
     OUR_SYSTEM,
+    OWN_SYSTEMS,
     REFERENCE_SYSTEM,
     FirstCallRow,
     Row,
@@ -43,7 +44,7 @@ def print_latencies(console: Console, rows: Sequence[Row], systems: Sequence[str
         table.add_row(name, f"{row.flops / 1e9:.2f}", *cells, "-" if row.ratio is None else f"{row.ratio:.2f}")
     means = geometric_means(rows, systems)
     cells = [f"{means[system] * 1e3:.2f}" if system in means else "-" for system in systems]
-    peers = [mean for system, mean in means.items() if system not in (OUR_SYSTEM, FROZEN_SYSTEM)]
+    peers = [mean for system, mean in means.items() if system not in OWN_SYSTEMS]
     ratio = f"{means[OUR_SYSTEM] / min(peers):.2f}" if OUR_SYSTEM in means and peers else "-"
     table.add_section()
     table.add_row("geometric mean", "", *cells, ratio)
