@@ -57,6 +57,8 @@ class Ideal:
     def __exit__(self, *error: object) -> None:
         pass
 
+    compiles_ahead = False
+
     def announce(self, trials: Sequence[Trial]) -> None:
         self._tell("announce")
         # Behind the trials of a task may be some of the next one.

@@ -108,6 +108,8 @@ class Stopwatch:
     def __exit__(self, *error: object) -> None:
         pass
 
+    compiles_ahead = False
+
     def announce(self, trials: Sequence[Trial]) -> None:
         pass
 

@@ -129,7 +129,7 @@ def outcomes_on_device(*trials: Trial) -> list[dict[str, Any]]:
     ctx = CompileContext(
         target=CudaTarget("sm_80"), registry=load_registry(), options=Options(cache=False), cache=cache
     )
-    return answers_of(ctx, *({"trial": asdict(each)} for each in trials))[1:]
+    return answers_of(ctx, *(asdict(each) for each in trials))[1:]
 
 
 def test_on_a_device_calls_take_the_devices_time(driver: TimedDriver) -> None:
@@ -184,7 +184,7 @@ def test_a_candidate_that_spills_more_than_the_default_is_refused(driver: TimedD
 def test_the_host_refuses_scratch_memory_that_the_machine_has_not() -> None:
     ctx = make_context("cpu", {"threads": 1, "cache": False})
     hungry, fine = answers_of(
-        ctx, {"trial": asdict(trial(square(1, scratch=1 << 55)))}, {"trial": asdict(trial(square(1)))}
+        ctx, asdict(trial(square(1, scratch=1 << 55))), asdict(trial(square(1)))
     )[1:]
     assert hungry["outcome"]["failure"].startswith("OutOfMemory: ")
     assert fine["outcome"]["failure"] == "" and len(fine["outcome"]["seconds"]) == 3
@@ -244,7 +244,7 @@ from hidet.tuning.measuring import Measurer
 from hidet.tuning.trial import Settings
 
 measurer = Measurer(Settings("cpu", 1), 60.0)
-measurer.begin()
+measurer._ready_process()
 print(measurer._process.pid, flush=True)
 time.sleep(60)
 """

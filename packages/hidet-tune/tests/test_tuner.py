@@ -179,6 +179,8 @@ class Stopwatch:
     def __exit__(self, *error: object) -> None:
         pass
 
+    compiles_ahead = False
+
     def announce(self, trials: Sequence[Trial]) -> None:
         self.announced.append([None if each.candidate is None else each.candidate.arguments[1] for each in trials])
 

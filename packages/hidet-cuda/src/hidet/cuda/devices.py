@@ -48,6 +48,46 @@ def chosen_device(chosen: int | Device | None) -> Device:
     return device_at(current_device() if chosen is None else chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """What a device is. Sizes are in bytes, clocks in kHz; shared memory and threads are what one block can have."""
+
+    name: str
+    capability: tuple[int, int]
+    architecture: str
+    total_memory: int
+    multiprocessors: int
+    warp_size: int
+    block_threads: int
+    block_shared_memory: int
+    multiprocessor_threads: int
+    multiprocessor_shared_memory: int
+    multiprocessor_registers: int
+    l2_cache: int
+    clock: int
+    memory_clock: int
+    memory_bus_bits: int
+
+
+L2_CACHE = 38
+"""Number of CUdevice_attribute: bytes of the L2 cache."""
+
+# Numbers of CUdevice_attribute by the property they are.
+_ATTRIBUTES = {
+    "multiprocessors": 16,
+    "warp_size": 10,
+    "block_threads": 1,
+    "block_shared_memory": 97,
+    "multiprocessor_threads": 39,
+    "multiprocessor_shared_memory": 81,
+    "multiprocessor_registers": 82,
+    "l2_cache": L2_CACHE,
+    "clock": 13,
+    "memory_clock": 36,
+    "memory_bus_bits": 37,
+}
+
+
 class Device:
     """One CUDA device and its primary context, which every CUDA library of the process shares.
 
@@ -69,6 +109,22 @@ class Device:
     def name(self) -> str:
         """As torch names it."""
         return f"cuda:{self.index}"
+
+    @functools.cached_property
+    def properties(self) -> DeviceProperties:
+        """What the device is. The driver takes a millisecond to tell its clocks."""
+        driver = self.driver
+        name = ctypes.create_string_buffer(256)
+        driver.call("cuDeviceGetName", name, len(name), self.handle)
+        capability = driver.capability(self.handle)
+        numbers = {key: driver.attribute(self.handle, number) for key, number in _ATTRIBUTES.items()}
+        return DeviceProperties(
+            name=name.value.decode(errors="replace"),
+            capability=capability,
+            architecture=architecture_name(*capability),
+            total_memory=driver.handle("cuDeviceTotalMem_v2", self.handle),
+            **numbers,
+        )
 
     @functools.cached_property
     def shared_limit(self) -> int:
@@ -129,46 +185,6 @@ class Device:
         self.kept.drop_unneeded()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceProperties:
-    """What a device is. Sizes are in bytes, clocks in kHz; shared memory and threads are what one block can have."""
-
-    name: str
-    capability: tuple[int, int]
-    architecture: str
-    total_memory: int
-    multiprocessors: int
-    warp_size: int
-    block_threads: int
-    block_shared_memory: int
-    multiprocessor_threads: int
-    multiprocessor_shared_memory: int
-    multiprocessor_registers: int
-    l2_cache: int
-    clock: int
-    memory_clock: int
-    memory_bus_bits: int
-
-
-L2_CACHE = 38
-"""Number of CUdevice_attribute: bytes of the L2 cache."""
-
-# Numbers of CUdevice_attribute by the property they are.
-_ATTRIBUTES = {
-    "multiprocessors": 16,
-    "warp_size": 10,
-    "block_threads": 1,
-    "block_shared_memory": 97,
-    "multiprocessor_threads": 39,
-    "multiprocessor_shared_memory": 81,
-    "multiprocessor_registers": 82,
-    "l2_cache": L2_CACHE,
-    "clock": 13,
-    "memory_clock": 36,
-    "memory_bus_bits": 37,
-}
-
-
 def available() -> bool:
     """Whether this process can use a CUDA device."""
     try:
@@ -191,19 +207,7 @@ def driver_version() -> tuple[int, int]:
 
 def properties(device: int | None = None) -> DeviceProperties:
     """What a device is; None is the current one. LaunchError where it is not there."""
-    found = chosen_device(device)
-    driver = found.driver
-    name = ctypes.create_string_buffer(256)
-    driver.call("cuDeviceGetName", name, len(name), found.handle)
-    capability = driver.capability(found.handle)
-    numbers = {key: driver.attribute(found.handle, number) for key, number in _ATTRIBUTES.items()}
-    return DeviceProperties(
-        name=name.value.decode(errors="replace"),
-        capability=capability,
-        architecture=architecture_name(*capability),
-        total_memory=driver.handle("cuDeviceTotalMem_v2", found.handle),
-        **numbers,
-    )
+    return chosen_device(device).properties
 
 
 def compute_capability(device: int | None = None) -> tuple[int, int]:

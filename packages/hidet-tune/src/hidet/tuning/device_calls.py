@@ -6,9 +6,9 @@ copies for twice the device's last cache, `MOST_COPIES` at most: what is smaller
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,39 +25,64 @@ MOST_COPIES = 32
 MOST_CALLS = 256
 """Calls that are recorded for a turn."""
 
+_ALIGNMENT = 256
 _DEFAULT_STREAM = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Copy:
-    """Memory of a task on the device, and the table of a call on it."""
+class DeviceInputs:
+    """`hidet.tuning.runner.TaskInputs` in memory of a device, whose errors tell of too little of it, or a lost device.
 
-    outputs: list[Any]
-    table: bytes
-    held: tuple[Any, ...]
+    Programs share the copies of the inputs, unless they write to them.
+    """
+
+    def __init__(self, memory: DeviceMemory, task: TaskMemory, inputs: Sequence[Array]) -> None:
+        self.memory = memory
+        self.task = task
+        self._inputs = inputs
+        self._copies: list[list[Any]] = []
+
+    def copy(self, number: int) -> list[Any]:
+        """Arrays of a copy, all of which are made when they are first asked for."""
+        while len(self._copies) <= number:
+            self._copies.append(list(map(self.memory.place, self._inputs)))
+        return self._copies[number]
+
+    def calls(self, program: LoadedProgram) -> DeviceCalls:
+        """Calls of a program on them."""
+        own = DeviceInputs(self.memory, self.task, self._inputs) if self.task.in_place else self
+        return DeviceCalls(program, own)
 
 
 class DeviceCalls:
-    """`hidet.tuning.runner.Calls` in memory of a device, whose errors tell of too little of it, or a lost device."""
+    """`hidet.tuning.runner.Calls` on inputs of a device."""
 
-    def __init__(self, memory: DeviceMemory, program: LoadedProgram, task: TaskMemory, inputs: Sequence[Array]) -> None:
+    def __init__(self, program: LoadedProgram, inputs: DeviceInputs) -> None:
         require_memory(sum(program.text.scratch))
-        self._memory = memory
+        self._memory = inputs.memory
         self._program = program
-        self._task = task
         self._inputs = inputs
-        self._copies = [self._place()]
+        self._pointer = self._memory.adapter().pointer
+        arrays = inputs.copy(0)
+        task, place = inputs.task, self._memory.place
+        self._shared = dict(task.in_place)
+        self._outputs = [
+            arrays[self._shared[number]] if number in self._shared else place(unwritten(buffer))
+            for number, buffer in enumerate(task.outputs)
+        ]
+        scratch = [place(np.full(nbytes, 0xFF, np.uint8)) for nbytes in program.text.scratch]
+        self._held: list[object] = [scratch]
+        self._tables = [program.table(list(map(self._pointer, (*arrays, *self._outputs, *scratch))))]
         self._work: DeviceWork | None = None
         self._count = 0
 
     def run(self) -> None:
         """Call it once on the first copy, and wait."""
-        self._program.call(self._copies[0].table, _DEFAULT_STREAM)
+        self._program.call(self._tables[0], _DEFAULT_STREAM)
         self._memory.finish(_DEFAULT_STREAM)
 
     def results(self) -> list[Array]:
         """Outputs of the first copy."""
-        return [np.asarray(self._memory.download(array)) for array in self._copies[0].outputs]
+        return [np.asarray(self._memory.download(array)) for array in self._outputs]
 
     def seconds(self) -> float:
         """How long a call takes, by one launch of the recorded calls."""
@@ -70,32 +95,40 @@ class DeviceCalls:
     def _record(self) -> DeviceWork:
         """Calls for a turn, on one copy after the other."""
         self._memory.synchronize()
-        once = self._memory.time(partial(self._program.call, self._copies[0].table))
+        once = self._memory.time(partial(self._program.call, self._tables[0]))
         turn = min(max(math.ceil(TURN / max(once, 1e-7)), 1), MOST_CALLS)
-        nbytes = sum(buffer.nbytes for buffer in (*self._task.inputs, *self._task.outputs))
-        nbytes += sum(self._program.text.scratch)
+        task = self._inputs.task
+        nbytes = sum(buffer.nbytes for buffer in (*task.inputs, *task.outputs)) + sum(self._program.text.scratch)
         copies = min(math.ceil(2 * self._memory.cache_bytes / max(nbytes, 1)), MOST_COPIES)
         # A turn uses every copy, unless calls take so long that what the cache keeps makes little difference.
         self._count = min(max(turn, copies), max(turn, math.ceil(10 * TURN / max(once, 1e-7))))
-        while len(self._copies) < min(copies, self._count):
-            self._copies.append(self._place())
+        self._place_copies(min(copies, self._count))
         self._memory.synchronize()
 
         def put(stream: int) -> None:
             for number in range(self._count):
-                self._program.call(self._copies[number % len(self._copies)].table, stream)
+                self._program.call(self._tables[number % len(self._tables)], stream)
 
         return self._memory.capture(put)
 
-    def _place(self) -> _Copy:
-        place = self._memory.place
-        arrays = [place(array) for array in self._inputs]
-        shared = dict(self._task.in_place)
-        outputs = [
-            arrays[shared[number]] if number in shared else place(unwritten(buffer))
-            for number, buffer in enumerate(self._task.outputs)
-        ]
-        scratch = [place(np.full(nbytes, 0xFF, np.uint8)) for nbytes in self._program.text.scratch]
-        held = (*arrays, *outputs, *scratch)
-        pointer = self._memory.adapter().pointer
-        return _Copy(outputs, self._program.table([pointer(array) for array in held]), held)
+    def _place_copies(self, count: int) -> None:
+        """Memory for more calls. What programs write to is one piece for all of them: each takes the driver time."""
+        outputs = enumerate(self._inputs.task.outputs)
+        sizes = [0 if number in self._shared else _aligned(buffer.nbytes) for number, buffer in outputs]
+        sizes += map(_aligned, self._program.text.scratch)
+        starts = [0, *itertools.accumulate(sizes)]
+        owner, base = self._memory.upload(np.zeros(starts[-1] * (count - 1), np.uint8))
+        self._held.append(owner)
+        for number in range(1, count):
+            arrays = list(map(self._pointer, self._inputs.copy(number)))
+            begin = base + starts[-1] * (number - 1)
+            written = [
+                arrays[self._shared[place]] if place in self._shared else begin + start
+                for place, start in enumerate(starts[:-1])
+            ]
+            self._tables.append(self._program.table([*arrays, *written]))
+
+
+def _aligned(nbytes: int) -> int:
+    """As much as programs may expect tensors to be apart."""
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT

@@ -33,6 +33,10 @@ class Executor(Protocol):
     def device(self) -> str:
         """What measures, for people; "" before anything was measured."""
 
+    @property
+    def compiles_ahead(self) -> bool:
+        """Whether something is done with what is announced: making programs early is worth it then."""
+
     def announce(self, trials: Sequence[Trial]) -> None:
         """These trials are asked for next, in about this order: programs may be compiled and trials run ahead. What was
         announced before and not asked for counts no more."""
@@ -81,6 +85,11 @@ class LocalExecutor:
     def device(self) -> str:
         """The device of the process."""
         return self._measurer.device
+
+    @property
+    def compiles_ahead(self) -> bool:
+        """For a device."""
+        return self._builders is not None
 
     def announce(self, trials: Sequence[Trial]) -> None:
         """Have their programs compiled."""

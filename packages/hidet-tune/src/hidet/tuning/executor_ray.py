@@ -102,6 +102,11 @@ class RayExecutor:
         """What measured last."""
         return self._device
 
+    @property
+    def compiles_ahead(self) -> bool:
+        """Nodes do."""
+        return True
+
     def announce(self, trials: Sequence[Trial]) -> None:
         """Have nodes compile the programs, and actors that have nothing to do measure."""
         self._waiting = [trial for trial in trials if trial not in self._done and not self._is_measured(trial)]

@@ -17,6 +17,18 @@ from hidet.tuning.trial import TaskMemory
 _ALIGNMENT = 64
 
 
+class HostInputs:
+    """`hidet.tuning.runner.TaskInputs` of this process; each program gets copies of its own."""
+
+    def __init__(self, task: TaskMemory, inputs: Sequence[Array]) -> None:
+        self._task = task
+        self._inputs = inputs
+
+    def calls(self, program: LoadedProgram) -> HostCalls:
+        """Calls of a program on them."""
+        return HostCalls(program, self._task, self._inputs)
+
+
 class HostCalls:
     """`hidet.tuning.runner.Calls` in memory of this process. OutOfMemory for more of it than the machine has."""
 

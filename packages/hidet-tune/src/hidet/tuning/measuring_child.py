@@ -19,10 +19,10 @@ from typing import IO
 from hidet.context import CompileContext, make_context
 from hidet.errors import DeviceLost
 from hidet.tuning.child import answers_apart, die_first, end_with_parent, write_answer
-from hidet.tuning.device_calls import DeviceCalls
-from hidet.tuning.host_calls import HostCalls
+from hidet.tuning.device_calls import DeviceInputs
+from hidet.tuning.host_calls import HostInputs
 from hidet.tuning.loaded import Loader
-from hidet.tuning.runner import MakeCalls, Runner
+from hidet.tuning.runner import PlaceInputs, Runner
 from hidet.tuning.trial import Outcome, Settings, trial_from
 
 
@@ -40,8 +40,8 @@ def main() -> None:
 def serve(ctx: CompileContext, messages: Iterable[str], answers: IO[str]) -> None:
     """Answer messages until they end, or until the device is lost."""
     memory = ctx.target.memory
-    make_calls: MakeCalls = HostCalls if memory is None else partial(DeviceCalls, memory)
-    runner = Runner(Loader(ctx), make_calls)
+    place: PlaceInputs = HostInputs if memory is None else partial(DeviceInputs, memory)
+    runner = Runner(Loader(ctx), place)
     device = platform.processor() or platform.machine() if memory is None else memory.description
     write_answer(answers, {"device": device})
     for line in messages:

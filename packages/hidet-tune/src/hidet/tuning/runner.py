@@ -30,8 +30,15 @@ class Calls(Protocol):
         """How long a call takes, by one turn of calls."""
 
 
-MakeCalls = Callable[[LoadedProgram, TaskMemory, Sequence[Array]], Calls]
-"""Memory with copies of inputs, and calls of a program on it."""
+class TaskInputs(Protocol):
+    """What programs of a task are called on."""
+
+    def calls(self, program: LoadedProgram) -> Calls:
+        """Calls of a program, with outputs of its own that nothing was written to."""
+
+
+PlaceInputs = Callable[[TaskMemory, Sequence[Array]], TaskInputs]
+"""Puts arrays where programs run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +47,7 @@ class _Default:
 
     key: tuple[str, TaskMemory, int]
     program: LoadedProgram
-    inputs: list[Array]
+    inputs: TaskInputs
     calls: Calls
     results: list[Array]
 
@@ -48,9 +55,9 @@ class _Default:
 class Runner:
     """Runs trials one after the other. What the default has computed is kept for the next trial of its task."""
 
-    def __init__(self, loader: Loader, make_calls: MakeCalls) -> None:
+    def __init__(self, loader: Loader, place: PlaceInputs) -> None:
         self._loader = loader
-        self._make_calls = make_calls
+        self._place = place
         self._default: _Default | None = None
 
     def run(self, trial: Trial) -> Outcome:
@@ -63,7 +70,7 @@ class Runner:
                 # Local memory is slow memory: such a program is measured where the default is one itself alone.
                 those = f"{program.spilled} bytes a thread do not fit into registers"
                 return Outcome(failure=f"spills: {those}, {default.program.spilled} of the default")
-            candidate = self._make_calls(program, trial.memory, default.inputs)
+            candidate = default.inputs.calls(program)
             candidate.run()
             failure = difference(default.results, candidate.results(), trial.memory.terms)
             if failure:
@@ -88,9 +95,9 @@ class Runner:
             known = before.program if before is not None and before.key[0] == trial.default.digest else None
             del before  # its memory may be in the way of what is asked for now
             generator = np.random.default_rng(trial.seed)
-            inputs = [_random(buffer, generator) for buffer in trial.memory.inputs]
             program = known or self._loader.load(trial.default)
-            calls = self._make_calls(program, trial.memory, inputs)
+            inputs = self._place(trial.memory, [_random(buffer, generator) for buffer in trial.memory.inputs])
+            calls = inputs.calls(program)
             calls.run()
             self._default = _Default(key, program, inputs, calls, calls.results())
         return self._default

@@ -25,9 +25,6 @@ FINAL_ROUNDS = 15
 """Of the winner and the default, on inputs and by rounds that have not chosen it."""
 
 
-_AHEAD = 16
-"""Trials of the next task whose programs are compiled while those of this one are measured."""
-
 _FIRST_ROUNDS = 3
 """Of what is measured before the strategy begins."""
 
@@ -159,11 +156,11 @@ def default_trial(subject: Subject) -> Trial:
     return Trial(subject.memory, subject.default, None, _FIRST_ROUNDS)
 
 
-def first_trials(subject: Subject) -> list[Trial]:
+def first_trials(subject: Subject, count: int) -> list[Trial]:
     """Trials that a search is likely to begin with: of the points that are expected to be the fastest."""
     expected = [inf if each.point.predicted is None else each.point.predicted for each in subject.candidates]
     order = sorted(range(len(expected)), key=lambda place: (expected[place], place))
-    programs = map(subject.program, order[:_AHEAD])
+    programs = map(subject.program, order[:count])
     return [_trial_of(subject, program, _FIRST_ROUNDS, seed=0) for program in programs if program is not None]
 
 

@@ -41,6 +41,8 @@ _LEARNING = 0.3
 """Of the time for the search, at most, to learn how long tasks take by default."""
 _FEWEST = 8
 """Candidates that the time of a task is enough for, or there is none for the tasks behind it."""
+_TASKS_AHEAD, _TRIALS_AHEAD = 3, 8
+"""Of how many tasks, and how many of each, programs are compiled while others are measured."""
 _LAST_COMPARISON = 2.0
 """How long it takes, in measurements of the default, compilation and all."""
 _MODEL_ROUNDS = 7
@@ -141,11 +143,12 @@ class Session:
         )
 
     def _tune(self) -> None:
-        known = self._store.choices()
-        contexts = [self._untuned(part) for part in self._parts]
-        graphs = [(part.imported.graph, ctx) for part, ctx in zip(self._parts, contexts, strict=True)]
-        for key, steps in tasks_of(graphs).items():
-            self._plan[key] = subject_of(steps[0], len(steps), contexts[0], self._level, known, self._start)
+        with self._phase("plan"):
+            known = self._store.choices()
+            contexts = [self._untuned(part) for part in self._parts]
+            graphs = [(part.imported.graph, ctx) for part, ctx in zip(self._parts, contexts, strict=True)]
+            for key, steps in tasks_of(graphs).items():
+                self._plan[key] = subject_of(steps[0], len(steps), contexts[0], self._level, known, self._start)
         subjects = [each for each in self._plan.values() if isinstance(each, Subject)]
         self._reports = {key: each for key, each in self._plan.items() if isinstance(each, TaskReport)}
         if not subjects:
@@ -214,7 +217,8 @@ class Session:
             tell = partial(self._tell, subject, progress)
             # The last comparison of the winner, on other inputs and for more rounds, has to be over by then.
             until = min(now + part, end) - _LAST_COMPARISON * subject.trial_seconds
-            ahead = first_trials(left[number + 1]) if number + 1 < len(left) else ()
+            following = left[number + 1 : number + 1 + _TASKS_AHEAD] if executor.compiles_ahead else []
+            ahead = [trial for other in following for trial in first_trials(other, _TRIALS_AHEAD)]
             search = TaskSearch(subject, executor, until, self._level, tell, ahead)
             try:
                 self._keep(subject, search.run(self._strategy, History(self._store.path)))
@@ -228,13 +232,17 @@ class Session:
         """Learn how long tasks take by default, those first that seem to take long, for a part of the time. Returns
         those for which that is known, the largest shares of the model first; the others have reports."""
         order = sorted(subjects, key=lambda subject: -subject.expected)
+        ahead = [default_trial(subject) for subject in order]
         if order and time.monotonic() < end:
-            executor.announce([default_trial(subject) for subject in order])
+            executor.announce(ahead)
         # From when the process has begun, which may take as long as a small budget.
         now = time.monotonic()
         until = now + _LEARNING * (end - now)
         for number, subject in enumerate(order):
             self._measure_default(subject, executor, until if number else end)
+            if executor.compiles_ahead and subject.seconds:
+                ahead += first_trials(subject, _TRIALS_AHEAD)
+                executor.announce(ahead[number + 1 :])
         return sorted((subject for subject in order if subject.seconds), key=lambda subject: -subject.share)
 
     def _tell(self, subject: Subject, progress: Progress) -> None:

@@ -95,7 +95,7 @@ class FunctionEmitter:
             return
         mask = self._value(node.mask)
         if node.value.dtype.nbytes < (4 if node.value.dtype.is_float else 8):
-            mask = emit_unknown_mask(self._expressions, mask, node.value.type.lanes)
+            mask = emit_unknown_mask(self._expressions, mask, node.value.lanes)
         mask_type = register_type(node.mask.type)
         name = f"llvm.masked.store.{suffix_of(type_)}.p0"
         target = f"ptr align {alignment}"
