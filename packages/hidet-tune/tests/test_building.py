@@ -100,6 +100,9 @@ def test_closing_ends_all_processes(tmp_path) -> None:
     with Builders(settings, str(tmp_path), 2) as builders:
         builders.wait(program(1.0), LONG)
         processes = [process.pid for process in builders._processes]
+    end = time.monotonic() + LONG
+    while time.monotonic() < end and any(Path(f"/proc/{number}").exists() for number in processes):
+        time.sleep(0.05)
     assert processes and not any(Path(f"/proc/{number}").exists() for number in processes)
 
 

@@ -183,9 +183,7 @@ def test_a_candidate_that_spills_more_than_the_default_is_refused(driver: TimedD
 
 def test_the_host_refuses_scratch_memory_that_the_machine_has_not() -> None:
     ctx = make_context("cpu", {"threads": 1, "cache": False})
-    hungry, fine = answers_of(
-        ctx, asdict(trial(square(1, scratch=1 << 55))), asdict(trial(square(1)))
-    )[1:]
+    hungry, fine = answers_of(ctx, asdict(trial(square(1, scratch=1 << 55))), asdict(trial(square(1))))[1:]
     assert hungry["outcome"]["failure"].startswith("OutOfMemory: ")
     assert fine["outcome"]["failure"] == "" and len(fine["outcome"]["seconds"]) == 3
 

@@ -60,8 +60,6 @@ class Builders:
             self._changed.notify_all()
             for process in self._processes:
                 process.kill()
-        for thread in self._threads:
-            thread.join()
 
     def announce(self, programs: Sequence[ProgramText]) -> None:
         """Compile these next, in this order, and nothing that was announced before and has not begun."""
@@ -128,5 +126,7 @@ class Builders:
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         end_child(process)
+        if process.stdout is not None:
+            process.stdout.close()
         with self._changed:
             self._processes.discard(process)

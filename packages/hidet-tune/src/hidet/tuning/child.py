@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -44,14 +45,17 @@ def send_line(process: subprocess.Popen[str], message: object) -> None:
 
 
 def end_child(process: subprocess.Popen[str]) -> None:
-    """End a child, whatever it does, and close its streams."""
+    """End a child, whatever it does, without waiting until the system has taken all of it away, which takes a while
+    where it had a device. What it has written stays with its reader, who closes that stream."""
     process.kill()
+    threading.Thread(target=_reap, args=(process,), daemon=True).start()
+
+
+def _reap(process: subprocess.Popen[str]) -> None:
     process.wait()
-    for stream in (process.stdin, process.stdout):
-        # What was not sent yet cannot be sent any more.
-        with contextlib.suppress(BrokenPipeError):
-            if stream is not None:
-                stream.close()
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # what was not sent yet cannot be sent any more
+            process.stdin.close()
 
 
 def answers_apart() -> IO[str]:

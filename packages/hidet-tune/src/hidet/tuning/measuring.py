@@ -34,7 +34,6 @@ class Measurer:
         self._cache_dir = cache_dir
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
-        self._reader: threading.Thread | None = None
         self._device = ""
         self._is_ready = False
 
@@ -98,8 +97,7 @@ class Measurer:
         self._process = process = start_child(_CHILD, self._cache_dir or option.get_cache_dir())
         self._answers = queue.Queue()
         assert process.stdout is not None
-        self._reader = threading.Thread(target=_read, args=(process.stdout, self._answers), daemon=True)
-        self._reader.start()
+        threading.Thread(target=_read, args=(process.stdout, self._answers), daemon=True).start()
         send_line(process, asdict(self._settings))
         return process
 
@@ -126,16 +124,13 @@ class Measurer:
 
     def _stop(self) -> None:
         process, self._process, self._is_ready = self._process, None, False
-        if process is None:
-            return
-        process.kill()
-        if self._reader is not None:
-            self._reader.join()
-        end_child(process)
+        if process is not None:
+            end_child(process)
 
 
 def _read(stream: IO[str], answers: queue.Queue[str]) -> None:
     """Hand on lines; "" at the end."""
-    for line in stream:
-        answers.put(line)
+    with stream:
+        for line in stream:
+            answers.put(line)
     answers.put("")
