@@ -9,6 +9,7 @@ Started by `hidet.tuning.building`; ends when its input does.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from hidet.context import make_context
@@ -16,12 +17,16 @@ from hidet.tuning.child import answers_apart, die_first, end_with_parent, write_
 from hidet.tuning.loaded import compile_program
 from hidet.tuning.trial import Settings, program_from
 
+_NICENESS = 5
+
 
 def main() -> None:
     """Answer standard input. What compilers print goes to standard error."""
     answers = answers_apart()
     die_first()
     end_with_parent()
+    # What measures, and what asks for it, go first.
+    os.nice(_NICENESS)
     settings = Settings(**json.loads(sys.stdin.readline()))
     ctx = make_context(settings.target, {**settings.options, "threads": settings.threads, "cache": True})
     rows = ctx.registry.intrinsic_rows()

@@ -18,7 +18,7 @@ class SuccessiveHalving:
     ends after so many waves without a better point.
     """
 
-    wave: int = 16
+    wave: int = 8
     rounds: int = 3
     patience: int = 2
 
