@@ -256,11 +256,70 @@ def test_a_graph_of_written_arguments_that_runs_in_torch_has_its_gradients() -> 
 
 
 def test_a_graph_that_aot_autograd_cannot_trace_runs_in_torch() -> None:
-    """Its own error: the diagonal of a slice with gaps is more than the storage of the functional copy has."""
-    given, right = torch.arange(64.0).view(8, 8)[::2], torch.arange(64.0).view(8, 8)[::2].fill_diagonal_(2)
+    """Its own error: a view by places in the storage of a slice is more than the storage of the functional copy has."""
+
+    def fill(x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((4,), (17,)).fill_(2)
+
+    given, right = torch.arange(64.0).view(8, 8)[::2], torch.arange(64.0).view(8, 8)[::2]
+    fill(right)
     with pytest.warns(FallbackWarning, match="AOTAutograd cannot trace it: as_strided_scatter"):
-        torch.compile(lambda x: x.fill_diagonal_(2), backend="hidet")(given)
+        torch.compile(fill, backend="hidet")(given)
     assert torch.equal(given, right)
+
+
+def test_a_trace_that_fails_in_a_region_of_autocast_leaves_it_closed() -> None:
+    """Seed 1020624 of tests.fuzz.torch_programs: torch kept the weights of the first call."""
+    linear = torch.nn.Linear(8, 2)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            x.as_strided((4,), (17,)).fill_(2)
+            return linear(x)
+
+    compiled = torch.compile(function, backend="hidet")
+    with pytest.warns(FallbackWarning, match="AOTAutograd cannot trace it"):
+        compiled(torch.ones(8, 8)[::2])
+    with torch.no_grad():
+        torch._foreach_add_(list(linear.parameters()), 0.5)
+    assert torch.equal(compiled(torch.ones(8, 8)[::2]), function(torch.ones(8, 8)[::2]))
+    assert torch.autocast_increment_nesting() == 1
+    assert torch.autocast_decrement_nesting() == 0
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: torch.ones(n, 4)[1:],
+        lambda n: torch.ones(4, n).t(),
+        lambda n: torch.ones(2 * n, n)[::2],
+        lambda n: torch.ones(n, n + 3),
+    ],
+    ids=["a slice", "transposed", "with gaps", "wide"],
+)
+def test_diagonals_are_filled_where_they_lie(make: Callable[[int], torch.Tensor], dynamic: bool) -> None:
+    """Seed 1030359 of tests.fuzz.torch_programs: that of a functional copy began at the slice's first place."""
+
+    def fill(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(3)
+        return x.fill_diagonal_(2) + 1
+
+    compiled = torch.compile(fill, backend="hidet", dynamic=dynamic, options={"strict": True})
+    for n in (3, 8, 2):
+        given, other = make(n), make(n)
+        assert torch.equal(compiled(given), fill(other))
+        assert torch.equal(given, other)
+
+
+def test_diagonals_of_cubes_and_wrapped_ones_are_filled() -> None:
+    def fill(cube: torch.Tensor, tall: torch.Tensor) -> torch.Tensor:
+        return cube.fill_diagonal_(5).sum() + tall.fill_diagonal_(2, wrap=True).sum()
+
+    compiled = torch.compile(fill, backend="hidet")
+    given, others = ([torch.ones(3, 3, 3), torch.ones(9, 3)] for _ in range(2))
+    assert compiled(*given) == fill(*others)
+    assert all(map(torch.equal, given, others))
 
 
 @pytest.mark.parametrize(

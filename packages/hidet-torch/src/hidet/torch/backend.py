@@ -191,7 +191,7 @@ def compile_with_aot(
     AOTAutograd cannot trace, or that asks how tensors lie in their storages where torch does not tell.
     """
     try:
-        with KeepWhole():
+        with compat.closing_autocast(), KeepWhole():
             return compat.run_aot(
                 gm,
                 example_inputs,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
@@ -421,6 +421,25 @@ def real_tensors() -> AbstractContextManager[object]:
 
     context: AbstractContextManager[object] = _disable_current_modes()
     return context
+
+
+@contextmanager
+def closing_autocast() -> Iterator[None]:
+    """A context at whose end no more regions of autocast are open than at its beginning.
+
+    A trace that fails inside of a region leaves it open, and torch keeps weights as it has cast them once until the
+    last region is closed: whatever they are changed to, products would go on with those.
+    """
+    before = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    try:
+        yield
+    finally:
+        left = torch.autocast_increment_nesting()
+        while left >= before:
+            left = torch.autocast_decrement_nesting()
+        if not left:
+            torch.clear_autocast_cache()
 
 
 def operator_infos(database: str) -> Sequence[Any]:

@@ -2,7 +2,8 @@
 
 Functions that it takes apart although core has an operator for them are kept whole. Which kernel of its own torch has
 for attention depends on device, types, sizes and mask. Where there is none, products and a softmax in f32 are traced,
-which pass all scores through memory. Others that it keeps, for a kernel of torch's own compiler, are taken apart.
+which pass all scores through memory. Others that it keeps, for a kernel of torch's own compiler, are taken apart. What
+it writes as a view by places in a storage, which a functional copy does not have, is written as a view of the tensor.
 """
 
 from __future__ import annotations
@@ -69,6 +70,17 @@ def _autocast(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return tensor.to(torch.get_autocast_dtype(tensor.device.type)) if is_eligible else tensor
 
 
+def _fill_diagonal(tensor: torch.Tensor, fill_value: float, wrap: bool = False) -> torch.Tensor:
+    """`torch.Tensor.fill_diagonal_`, by a view of the diagonal where that is one: a wrapped one is not."""
+    if wrap or tensor.dim() < 2 or (tensor.dim() > 2 and any(tensor.shape[0] != size for size in tensor.shape)):
+        return tensor.fill_diagonal_(fill_value, wrap)
+    view = tensor
+    while view.dim() > 1:
+        view = view.diagonal(0, 0, -1)
+    view.fill_(fill_value)
+    return tensor
+
+
 @cache
 def _operator() -> Callable[..., torch.Tensor]:
     """The operator that stands for attention. It computes, and lays out its result, as torch's function does."""
@@ -87,5 +99,6 @@ def _stand_ins() -> Mapping[Callable[..., Any], Callable[..., Any]]:
     return {
         functional.scaled_dot_product_attention: _attention,
         compat.flex_attention_operator(): partial(flex_attention, _attention),
+        torch.Tensor.fill_diagonal_: _fill_diagonal,
         **dict.fromkeys(compat.calls_of_graphs(), _call),
     }
