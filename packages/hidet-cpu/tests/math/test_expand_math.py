@@ -12,6 +12,7 @@ from hidet.cpu.loader import LIBC_SYMBOLS
 from hidet.cpu.math.functions import BINARY, UNARY, math_functions, needs_function
 from hidet.cpu.object_symbols import read_symbols
 from hidet.cpu.passes.expand_math import ExpandMath, expand_math, inner_nodes
+from hidet.cpu.schedules.gemm_lanes import lane_wise
 from hidet.cpu.toolchain import compile_assembly, compile_object
 from hidet.errors import CodegenError
 from hidet.ir import build
@@ -19,6 +20,7 @@ from hidet.ir.expr import Binary, Call, Unary, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.stmt import Return
+from hidet.ir.types import VectorType
 from hidet.ir.visit import walk
 
 F32 = dtypes.f32
@@ -54,6 +56,30 @@ def test_modules_without_such_operations_stay_the_same_object() -> None:
     x = Var("x", F32)
     module = Module((Function("f", (x,), Return(x * x), "device", (), F32),), "f")
     assert ExpandMath().run(module) is module
+
+
+@pytest.mark.parametrize("dtype", [F32, dtypes.f64, dtypes.f16, dtypes.bf16, dtypes.i32, dtypes.i64], ids=str)
+def test_vectors_are_made_of_those_operations_that_can_be_had_of_them(dtype) -> None:
+    """Seeds 1020582 and 1030034 of tests.fuzz.torch_programs: remainders of f64 in rows did not compile."""
+    x, y = (Var(name, dtype) for name in "xy")
+    vector = VectorType(dtype, 8)
+    written = [Binary(op, x, y, dtype) for op in BINARY_OPS] + [Unary(op, x, dtype) for op in UNARY_OPS]
+    kinds = {False: 0, True: 0}
+    for value in written:
+        arity = len(value.children())
+        if not needs_function(value.op, arity, dtype):
+            continue
+        found = lane_wise(value, 8, lambda leaf: Var(leaf.name, vector))
+        kinds[found is not None] += 1
+        if found is None:
+            assert math_functions(value.op, arity, dtype, 1)
+            continue
+        params = tuple(Var(name, vector) for name in "xy")
+        assert math_functions(value.op, arity, dtype, 8)
+        body = Return(lane_wise(value, 8, lambda leaf, params=params: params["xy".index(leaf.name)]))
+        expand_math(Module((Function("f", params, body, "device", (), vector),), "f"))
+    assert kinds[False] == {"float64": 3, "int32": 1, "int64": 1}.get(dtype.name, 0)
+    assert kinds[True] or not dtype.is_float
 
 
 @pytest.mark.parametrize("dtype", [F32, dtypes.f64, dtypes.f16, dtypes.bf16, dtypes.i32], ids=str)

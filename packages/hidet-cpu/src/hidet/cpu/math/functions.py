@@ -101,6 +101,16 @@ def needs_function(op: str, arity: int, dtype: DType) -> bool:
     return _find(op, arity, dtype) is not None
 
 
+def has_vector_form(op: str, arity: int, dtype: DType) -> bool:
+    """Whether operation `op` on `dtype` can be had for all lanes of vectors at once."""
+    row = _find(op, arity, dtype)
+    return row is None or not _loops(row, dtype)
+
+
+def _loops(row: MathOp, dtype: DType) -> bool:
+    return row.loops and dtype.name != "float32" and dtype.name not in _HALF
+
+
 def _find(op: str, arity: int, dtype: DType) -> MathOp | None:
     if arity == 1:
         return UNARY.get(op) if dtype.is_float else None
@@ -129,7 +139,7 @@ def math_functions(op: str, arity: int, dtype: DType, lanes: int) -> tuple[Funct
     """
     type_ = with_lanes(dtype, lanes)
     row = _row(op, arity, dtype)
-    loops = row.loops and dtype.name != "float32" and dtype.name not in _HALF
+    loops = _loops(row, dtype)
     if loops and lanes > 1:
         raise CodegenError(
             f"scalar operation {op} of {dtype} has no vector form on CPUs", hint="apply it to the lanes one by one"

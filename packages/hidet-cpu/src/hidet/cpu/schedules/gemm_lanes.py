@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hidet import dtypes
+from hidet.cpu.math.functions import has_vector_form
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Select, Size, Unary, Var
@@ -37,10 +38,10 @@ def lane_wise(value: Expr, lanes: int, leaf: Leaf) -> Expr | None:
         present = [part for part in parts if part is not None]
         if len(present) != len(parts):
             return None
-        if isinstance(node, Unary):
-            return build.unary(node.op, *present)
-        if isinstance(node, Binary):
-            return build.binary(node.op, *present)
+        if isinstance(node, Unary | Binary):
+            if any(part.lanes > 1 for part in present) and not has_vector_form(node.op, len(present), present[0].dtype):
+                return None
+            return build.unary(node.op, *present) if isinstance(node, Unary) else build.binary(node.op, *present)
         if isinstance(node, Select):
             return _select(node, present[0], present[1], present[2], lanes)
         return build.cast(present[0], node.dtype)
