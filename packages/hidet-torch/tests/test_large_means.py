@@ -81,3 +81,13 @@ def test_deviations_whose_squares_no_f32_holds(dtype: torch.dtype, scale: float)
 
     for got, right in zip(torch.compile(deviations, backend="hidet")(x), deviations(x), strict=True):
         torch.testing.assert_close(got, right, rtol=2 * torch.finfo(dtype).eps, atol=2e-45)
+
+
+@pytest.mark.parametrize("count", [24, 120, 2000])
+def test_norms_of_gathered_rows_are_as_exact_as_eager_mode(count: int) -> None:
+    """Seed 1011858 of tests.fuzz.torch_programs: equal values, one after another, are rounded in one direction."""
+    x = torch.tensor([-0.75, 0.5]).expand(5, 3, 2).reshape(5, 3, 2, 1)
+    places = torch.arange(count) % 3
+    f = torch.compile(lambda x, places: F.group_norm(x.index_select(1, places), 1), backend="hidet")
+    right = F.group_norm(x.double().index_select(1, places), 1)
+    assert (f(x, places).double() - right).abs().max() <= 1.5e-7 * right.abs().max()

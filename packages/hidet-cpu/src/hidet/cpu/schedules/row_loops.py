@@ -15,11 +15,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.compute.definition import Combiner
 from hidet.cpu.schedules.row_layout import RowLayout, RowMemory
 from hidet.cpu.schedules.spans import Body, Span, sweep
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Unary, Var
@@ -141,16 +142,19 @@ class _Kernel:
 
     def _reduce(self, k: IRBuilder, statistic: Statistic, content: Content, reduced: Reduced, keep: bool) -> list[Expr]:
         """Reduce a statistic over the row; gives its totals."""
-        types, combiner = [total.dtype for total in statistic.totals], statistic.combiner
-        identities = combiner.identity(types)
+        kinds, combiner = [total.dtype for total in statistic.totals], statistic.combiner
         partial: dict[int, list[Var]] = {}
+
+        def types(span: Span) -> list[DType]:
+            # One sum after another loses more than those of lanes do: a single accumulator is a wider one.
+            return kinds if span.lanes > 1 else [dtypes.f64 if kind == dtypes.f32 else kind for kind in kinds]
 
         def body(k: IRBuilder, span: Span, number: int) -> bool:
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
             loaded, values = content(span), reduced(span, element)
             if loaded is None or values is None:
                 return False
-            fresh = [Var(f"total{number}", with_lanes(dtype, span.lanes)) for dtype in types]
+            fresh = [Var(f"total{number}", with_lanes(dtype, span.lanes)) for dtype in types(span)]
             accumulators = partial.setdefault(number, fresh)
             k.declare(element, loaded)
             results: Sequence[Expr] = [k.let("value", value) for value in values]
@@ -158,7 +162,9 @@ class _Kernel:
                 place = substitute(self.position, {span.var: span.start})
                 kept = results[0] if statistic.stored else element
                 k.store(self.array, place, kept, span.mask)
+            results = [build.cast(r, dtype) for r, dtype in zip(results, types(span), strict=True)]
             if span.mask is not None:
+                identities = combiner.identity(types(span))
                 results = [build.select(span.mask, r, i) for r, i in zip(results, identities, strict=True)]
             k.assign_each(accumulators, combiner.combine(accumulators, results))
             return True
@@ -167,13 +173,17 @@ class _Kernel:
         loops = IRBuilder()
         self._sweep(loops, 2 if is_costly(statistic) else 4, body)
         for accumulators in partial.values():
+            identities = combiner.identity([var.dtype for var in accumulators])
             for var, identity in zip(accumulators, identities, strict=True):
                 k.declare(var, build.broadcast(identity, var.lanes))
         k.emit(loops.body)
         vectors: Sequence[Expr] = partial[0]
         for number in range(1, len(partial)):
             vectors = combiner.combine(vectors, partial[number])
-        return _reduce_lanes(k, combiner, vectors)
+        return [
+            k.let("total", build.cast(total, kind))
+            for total, kind in zip(_reduce_lanes(k, combiner, vectors), kinds, strict=True)
+        ]
 
     def _output(self, k: IRBuilder, output: RowOutput, content: Content, bindings: Mapping[Var, Expr]) -> None:
         def body(k: IRBuilder, span: Span, number: int) -> bool:
@@ -233,7 +243,7 @@ def applied(statistic: Statistic, values: Sequence[Expr | None]) -> tuple[Expr, 
     return known if statistic.function is None else (statistic.function(known[0]), *known[1:])
 
 
-def _reduce_lanes(k: IRBuilder, combiner: Combiner, values: Sequence[Expr]) -> list[Expr]:
+def _reduce_lanes(k: IRBuilder, combiner: Combiner, values: Sequence[Expr]) -> Sequence[Expr]:
     """Reduce the lanes of vectors by halves. LLVM keeps the small arrays in registers."""
     while values[0].lanes > 1:
         lanes = values[0].lanes
@@ -243,7 +253,7 @@ def _reduce_lanes(k: IRBuilder, combiner: Combiner, values: Sequence[Expr]) -> l
             [build.load(array, build.index(start), lanes=lanes // 2) for array in arrays] for start in (0, lanes // 2)
         )
         values = combiner.combine(low, high)
-    return [k.let("total", value) for value in values]
+    return values
 
 
 def is_worth_keeping(program: RowProgram) -> bool:
