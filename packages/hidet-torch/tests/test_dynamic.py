@@ -361,3 +361,20 @@ def test_an_extent_that_guards_make_one_broadcasts(function: Callable[[torch.Ten
     x = torch.arange(144.0).view(6, 2, 4, 3)
     compiled = torch.compile(function, backend="hidet", dynamic=True)
     torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("invert", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32, torch.bfloat16])
+def test_membership_asks_nothing_of_sizes(dtype: torch.dtype, dynamic: bool, invert: bool) -> None:
+    """Seed 1031204 of tests.fuzz.torch_programs: torch's own way compares symbolic numbers of elements."""
+    compiled = torch.compile(
+        lambda x, y: torch.isin(x, y, invert=invert), backend="hidet", dynamic=dynamic, options={"strict": True}
+    )
+    source = torch.Generator().manual_seed(0)
+    sizes = [(5, 3), (40, 70), (2, 30)] if dynamic else [(5, 3), (40, 70), (4, 0)]
+    for rows, others in sizes:
+        x, y = (torch.randint(0, 40, shape, generator=source).to(dtype) for shape in ((rows, 3), (others,)))
+        if dtype.is_floating_point and others:
+            x[0], y[0] = torch.nan, torch.nan
+        assert torch.equal(compiled(x, y), torch.isin(x, y, invert=invert))

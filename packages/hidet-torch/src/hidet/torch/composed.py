@@ -226,6 +226,25 @@ def _fractional_max_pool_backward(
     return zeros.scatter_add(-1, indices.flatten(-axes), grad.flatten(-axes)).reshape(x.shape)
 
 
+_COMPARISONS = 1 << 28
+"""Comparisons of all elements with all others that take less than sorting would by far, or a fraction of a second."""
+
+
+def _isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Whether each element is among others, without torch's comparison of their numbers, which is a guard where these
+    are symbolic; NotImplemented, which leaves it to torch, for very many of both."""
+    numbers = [_likely_number(tensor.numel()) for tensor in (elements, test_elements)]
+    if prod(numbers) > _COMPARISONS:
+        return NotImplemented
+    found = (elements.unsqueeze(-1) == test_elements.flatten()).any(-1)
+    return found.logical_not() if invert else found
+
+
+def _likely_number(number: int | torch.SymInt) -> int:
+    """What a number was when it was traced; 0 where nobody knew."""
+    return (compat.size_hint(number) or 0) if isinstance(number, torch.SymInt) else number
+
+
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten._transformer_encoder_layer_fwd.default": encoder_layer,
     "aten._native_multi_head_attention.default": multi_head_attention,
@@ -235,6 +254,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.nanmedian.default": _nanmedian_of_all,
     "aten.nanmedian.dim": _nanmedian,
     "aten.index_reduce.default": _index_reduce,
+    "aten.isin.Tensor_Tensor": _isin,
     "aten.put.default": _put,
     "aten.take.default": _take,
     "aten.nonzero_static.default": _nonzero_static,
