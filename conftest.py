@@ -1,12 +1,17 @@
-"""Settings of all tests: property tests draw the same examples every time, and a busy machine does not fail them."""
+"""Settings of all tests: property tests draw the same examples every time, a busy machine does not fail them, and the
+user's tuned choices do not act."""
 
 from __future__ import annotations
 
 import gc
 import importlib.util
+import os
 from collections import Counter
 
 import pytest
+
+# What somebody has tuned on this machine would change schedules, and with them what tests expect of them.
+os.environ.setdefault("HIDET_TUNE_STORE", "off")
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import HealthCheck, settings

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -236,11 +237,9 @@ def test_two_tuners_on_one_store_keep_what_each_has_found(store) -> None:
             meet.wait(60)
             tuned(store, text=text)
 
-    threads = [threading.Thread(target=tune, args=(mine,)) for mine in (texts[:2], texts[2:])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    with ThreadPoolExecutor(2) as threads:
+        for ended in [threads.submit(tune, mine) for mine in (texts[:2], texts[2:])]:
+            ended.result(120)
     assert sorted(choices(store)) == sorted(f"softmax(f32[{m}, {n}])" for m, n in sizes)
 
 

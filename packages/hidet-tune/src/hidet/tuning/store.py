@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sqlite3
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,6 +85,8 @@ def _beside_kernels(cache: str) -> Path:
 
 _HELD: dict[Path, dict[Meaning, Entry]] = {}
 """Entries that files do not have, for the compilations of this process."""
+_HOLDING = threading.Lock()
+"""Held while those change: two threads may tune into one store."""
 
 
 def known_choices(path: Path) -> Mapping[Meaning, Entry]:
@@ -196,20 +199,22 @@ class Store:
     def put_or_hold(self, entries: Sequence[Entry]) -> CacheError | None:
         """As `put`; where the file cannot take them, this process alone has them, and the reason is returned. What was
         held before is tried again. Of the ranks of a distributed job the first one alone writes."""
-        waiting = {**_HELD.get(self.path, {}), **{entry.meaning: entry for entry in entries}}
-        _HELD[self.path] = waiting
-        try:
-            if not is_distributed() or os.environ.get("RANK", "0") == "0":
-                self.put(waiting.values())
-        except CacheError as error:
-            return error
-        if not is_distributed():
-            del _HELD[self.path]
-        return None
+        with _HOLDING:
+            waiting = {**_HELD.get(self.path, {}), **{entry.meaning: entry for entry in entries}}
+            _HELD[self.path] = waiting
+            try:
+                if not is_distributed() or os.environ.get("RANK", "0") == "0":
+                    self.put(waiting.values())
+            except CacheError as error:
+                return error
+            if not is_distributed():
+                del _HELD[self.path]
+            return None
 
     def clear(self) -> int:
         """Delete all entries, and what strategies have learned from. Returns how many entries there were."""
-        _HELD.pop(self.path, None)
+        with _HOLDING:
+            _HELD.pop(self.path, None)
         if not self.path.exists():
             return 0
         self._run(lambda connection: connection.execute("DROP TABLE IF EXISTS measurements"))
