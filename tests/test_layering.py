@@ -15,8 +15,9 @@ import pytest
 
 from tests.imports import ROOT, WHEELS, imports_of
 
-PARTS = {wheel: {path.stem for path in WHEELS[wheel].glob("src/hidet/*")} for wheel in WHEELS if wheel != "hidet-core"}
-"""What each satellite has in the package: {"lang"} of hidet-script."""
+_FOUND = {wheel: {path.stem for path in folder.glob("src/hidet/*")} for wheel, folder in WHEELS.items()}
+PARTS = {wheel: parts - _FOUND["hidet-core"] for wheel, parts in _FOUND.items() if wheel != "hidet-core"}
+"""What each satellite has in the package: {"lang"} of hidet-script. A package of core that one continues is core's."""
 ALL_PARTS = set().union(*PARTS.values())
 
 BASE = {"errors", "loading", "loc", "dtypes", "dims", "records"}
@@ -74,7 +75,12 @@ ALLOWED: dict[str, set[str] | None] = {
 }
 
 # satellite -> what it builds on of others
-FOUNDATIONS = {"hidet-gpu": {"lang"}, "hidet-cuda": {"gpu", "lang"}, "hidet-torch": {"lang", "script_operator"}}
+FOUNDATIONS = {
+    "hidet-gpu": {"lang"},
+    "hidet-cuda": {"gpu", "lang"},
+    "hidet-torch": {"lang", "script_operator"},
+    "hidet-compat": {"lang", "script_operator", "utils"},
+}
 # Parts of satellites that run tests, and are used where hidet-testing is installed.
 TESTS = {"testing", "suite"}
 # Wheels that offer nothing to the compiler.

@@ -1,6 +1,7 @@
 """The graph IR: typed values, nodes and immutable graphs."""
 
 from importlib import import_module
+from pkgutil import extend_path
 
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import GraphBuilder
@@ -24,6 +25,9 @@ __all__ = [
     "Value",
     "View",
 ]
+
+# Wheels may continue this package in folders of their own.
+__path__ = extend_path(__path__, __name__)
 
 _FLOW = ("FlowGraph", "optimize", "trace_from")
 

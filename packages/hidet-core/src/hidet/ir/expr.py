@@ -20,6 +20,7 @@ Raw classes are dumb; `hidet.ir.build` holds the constructors that type-check an
 from __future__ import annotations
 
 import functools
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hidet.ir.node import IRNode, node
@@ -275,3 +276,10 @@ class Reduce(Expr):
     values: tuple[Expr, ...]
     result: int
     type: Type
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # What plug-ins add.
+        return import_module("hidet.plugins.attributes").find("hidet.ir.expr", name)

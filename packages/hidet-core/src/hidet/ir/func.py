@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
 
 from hidet.ir.expr import Var
 from hidet.ir.stmt import Stmt
@@ -71,9 +72,20 @@ class Module:
     entry: str
     externals: tuple[str, ...] = field(default=())
 
+    def __str__(self) -> str:
+        # The printer prints modules, and so is above.
+        return str(import_module("hidet.ir.printer").print_module(self))
+
     def function(self, name: str) -> Function:
         """The function called `name`; KeyError if this module has none."""
         for function in self.functions:
             if function.name == name:
                 return function
         raise KeyError(f"module has no function {name!r}; it has {[f.name for f in self.functions]}")
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # What plug-ins add.
+        return import_module("hidet.plugins.attributes").find("hidet.ir.func", name)

@@ -1,8 +1,7 @@
 """What plug-ins add to modules of hidet, by the hook `hidet_attributes`.
 
 Asked where a module has no such name of its own: `hidet`, `hidet.graph`, `hidet.ops`, `hidet.option`,
-`hidet.frontend`,
-`hidet.drivers` and `hidet.runtime`.
+`hidet.frontend`, `hidet.drivers`, `hidet.runtime`, `hidet.ir`, `hidet.ir.expr` and `hidet.ir.func`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ if TYPE_CHECKING:
 
 
 def find(module: str, name: str) -> object:
-    """What `module.name` is to a plug-in. AttributeError where it is nothing to any."""
+    """What `module.name` is: a module of that package, or what a plug-in says. AttributeError where it is neither."""
     path = f"{module}.{name}"
+    is_package = "__path__" in vars(import_module(module))
     # `from hidet.runtime import artifact` asks before it imports: plug-ins are not loaded for that.
-    is_module = "__path__" in vars(import_module(module)) and find_spec(path) is not None
-    spec = None if name.startswith("_") or is_module else _attributes().get(path)
+    if is_package and not name.startswith("_") and find_spec(path) is not None:
+        return import_module(path)
+    spec = None if name.startswith("_") else _attributes().get(path)
     if spec is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     return spec.resolve()
