@@ -6,56 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
+from tests.name_rows import Group, Name, State
+from tests.names_of_kernels import GROUPS as GROUPS_OF_KERNELS
+from tests.names_of_kernels import TASK
+
 PAGE = Path(__file__).parent.parent / "docs" / "coming-from-hidet.md"
-
-
-class State(StrEnum):
-    """What became of a name."""
-
-    ACTS = "acts"
-    WARNS = "accepted with a warning"
-    REFUSED = "refused with the replacement"
-    MISSING = "missing"
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """path: from `hidet` on. use: statements that call it; empty where the test only asks whether it is there. note:
-    what differs, or what there is instead."""
-
-    path: str
-    state: State
-    use: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Names of one place, `path`. acts: a use each. present: what acts and is called by other tests, as parts of
-    kernels are. warns, refused: a use each, which warns or fails. missing: names, or names with what there is instead.
-    notes: what differs, by name. doc: a sentence about all."""
-
-    path: str
-    acts: dict[str, str] = field(default_factory=dict)
-    present: str = ""
-    warns: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    missing: str = ""
-    notes: dict[str, str] = field(default_factory=dict)
-    doc: str = ""
-
-    def names(self) -> Iterator[Name]:
-        """The rows, in the order of the states."""
-        unused = dict.fromkeys(self.present.split(), ""), dict.fromkeys(self.missing.split(), "")
-        uses = {State.ACTS: {**self.acts, **unused[0]}, State.WARNS: self.warns, State.REFUSED: self.refused}
-        for state, rows in {**uses, State.MISSING: unused[1]}.items():
-            for name, use in rows.items():
-                yield Name(f"{self.path}.{name}", state, use, self.notes.get(name, ""))
 
 
 SETUP = """
@@ -107,12 +64,14 @@ GROUPS = (
                 "graph.build().save('saved.hidet'); hidet.load_compiled_graph('saved.hidet')(x.numpy())"
             ),
             "__version__": "assert hidet.__version__",
+            "Operator": TASK + "assert isinstance(Twice(x), hidet.Operator)",
+            "Task": TASK + "assert isinstance(Twice(x).task, hidet.Task)",
         },
         present=(
             "tfloat32 option ir utils graph runtime drivers driver cuda ops frontend torch onnx dtypes lang testing cli"
         ),
         missing=(
-            "Operator Module Task Device device save_graph load_graph save_task load_task backend logging hip "
+            "Module Device device save_graph load_graph save_task load_task backend logging hip "
             "distributed ffi nn apps kernels"
         ),
         notes={
@@ -254,9 +213,11 @@ GROUPS = (
             "zeros_like": "hidet.graph.zeros_like(x)",
             "ones_like": "hidet.graph.ones_like(x)",
             "symbol_like": "hidet.graph.symbol_like(x)",
+            "Operator": TASK + "assert Twice(x).outputs[0].tolist() == (x + x).tolist()",
         },
+        present="transforms",
         missing=(
-            "nn flow_graph frontend transforms Operator GraphPass GraphPassInstrument GraphForwardContext "
+            "nn flow_graph frontend GraphPass GraphPassInstrument GraphForwardContext "
             "GraphForwardInstrument GraphForwardBenchmarkInstrument GraphForwardDebugInstrument Module load_graph "
             "save_graph forward_context quant"
         ),
@@ -382,54 +343,10 @@ GROUPS = (
         notes={"from_onnx": "`hidet.onnx.from_onnx`", "from_torch": '`torch.compile(backend="hidet")`'},
     ),
     Group(
-        "hidet.lang",
-        present=(
-            "attrs attr script script_module tensor tensor_pointer as_tensor_pointer register_tensor "
-            "shared_tensor grid printf cast view deref address bitwise_not asm spatial repeat auto_map "
-            "row_spatial row_repeat col_spatial col_repeat TaskMapping DeclareScope meta types mapping layout "
-            "cuda cpu void i1 u1 i2 u2 i4 u4 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 bf16 tf32 f16x2 float16x2 "
-            "bfloat16x2 f32x2 float32x2 void_p int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 "
-            "float64 boolean bfloat16 tfloat32 float8_e4m3 float8_e5m2 tensor_type"
-        ),
-        missing=(
-            "range BaseType DataType TensorType PointerType VoidType ReferenceType data_type Expr Var Dereference "
-            "DataLayout ForStmtAttr Function __builtin_assume"
-        ),
-        notes={"range": "Python's own in a script, with start and step"},
-    ),
-    Group(
-        "hidet.lang.cuda",
-        present=(
-            "threadIdx blockIdx blockDim gridDim this_cluster dynamic_shared_memory syncthreads syncthreads_and "
-            "syncthreads_count syncthreads_or syncwarp MmaConfig mma_sync ldmatrix cvta_generic_to_shared "
-            "cp_async cp_async_commit_group cp_async_wait_group cp_async_wait_all load store nano_sleep "
-            "atomic_add atomic_sub atomic_min atomic_max atomic_exchange atomic_cas shfl_sync shfl_up_sync "
-            "shfl_xor_sync shfl_down_sync acquire_lock release_lock acquire_seq_semaphore release_seq_semaphore "
-            "WgmmaConfig wgmma_async make_wgmma_desc wgmma_fence wgmma_commit_group wgmma_wait_group "
-            "register_tensor shared_tensor setmaxnreg contexts"
-        ),
-        missing="set_kernel_max_dynamic_smem_bytes memcpy memcpy_async fast_intdiv fast_intmod cublas",
-    ),
-    Group(
-        "hidet.ir",
-        present="stmt func",
-        missing=(
-            "IRModule Function type functors builders layout mapping task polinomial compute dtypes primitives "
-            "Node BaseType TensorType DataType FuncType VoidType PointerType TensorPointerType data_type "
-            "tensor_type tensor_pointer_type Expr Var Constant DataLayout TaskMapping Stmt TensorNode ScalarNode "
-            "FunctionBuilder StmtBuilder Task save_task load_task infer_type"
-        ),
-        doc="The thread IR; its classes are others, and its text form parses back. See [Thread IR](ir.md).",
-    ),
-    Group("hidet.drivers", present="build_ir_module", missing="build_task build_task_batch build_ir_module_batch"),
-    Group("hidet.driver", present="build_ir_module"),
-    Group(
         "hidet.runtime",
         acts={"save_compiled_graph": "hidet.runtime.save_compiled_graph(graph.build(), 'saved.hidet')"},
-        present="BackendException CompiledGraph load_compiled_graph",
-        missing=(
-            "Storage CompiledModule CompiledFunction CompiledTask load_compiled_module load_compiled_task storage"
-        ),
+        present="BackendException CompiledGraph load_compiled_graph CompiledTask",
+        missing=("Storage CompiledModule CompiledFunction load_compiled_module load_compiled_task storage"),
     ),
     Group(
         "hidet.utils",
@@ -443,14 +360,6 @@ GROUPS = (
         missing="netron cdiv gcd lcm factorize Timer cache_dir cache_file clear_op_cache clear_cache_dir",
     ),
     Group(
-        "hidet.testing",
-        missing=(
-            "models check_unary check_unary_dynamic check_binary check_binary_dynamic check_ternary "
-            "check_torch_unary check_torch_binary check_module assert_torch_allclose capture_stdout "
-            "device_to_torch benchmark_func"
-        ),
-    ),
-    Group(
         "hidet.cuda",
         present=(
             "available device_count synchronize properties compute_capability set_device current_device "
@@ -461,10 +370,12 @@ GROUPS = (
     ),
 )
 
+ALL_GROUPS = (*GROUPS, *GROUPS_OF_KERNELS)
+
 
 def names() -> list[Name]:
     """Every row."""
-    return [name for group in GROUPS for name in group.names()]
+    return [name for group in ALL_GROUPS for name in group.names()]
 
 
 _HEAD = """# Coming from hidet 0.6
@@ -481,7 +392,7 @@ def page() -> str:
     total = sum(counts.values())
     lines = ["| state | names |", "|---|---|"]
     lines += [f"| {state} | {count} of {total} |" for state, count in counts.items()]
-    for group in GROUPS:
+    for group in ALL_GROUPS:
         lines += ["", f"## `{group.path}`", *([group.doc] if group.doc else []), ""]
         rows = list(group.names())
         for state in State:

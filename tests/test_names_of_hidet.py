@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hidet.errors import HidetError, HidetWarning
-from tests.names_of_hidet import PAGE, SETUP, State, names, page
+from tests.name_rows import State
+from tests.names_of_hidet import PAGE, SETUP, names, page
 
 ROWS = {name.path: name for name in names()}
 
@@ -46,7 +47,8 @@ def of_state(*states: State) -> list[str]:
 
 
 def run(use: str) -> None:
-    exec(SETUP + use, {})
+    text = SETUP + use  # scripts in it are read from here
+    exec(text, {})
 
 
 def test_no_name_has_two_rows():

@@ -1,0 +1,1 @@
+"""Programs for tasks, and choices among them."""

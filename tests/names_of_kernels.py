@@ -1,0 +1,210 @@
+"""What became of names of hidet 0.6 that kernels, operators and rules of users are made with; see `names_of_hidet`."""
+
+from __future__ import annotations
+
+from tests.name_rows import Group
+
+TASK = """
+from hidet.ir.compute import compute, reduce, tensor_input
+class Twice(hidet.graph.Operator):
+    def __init__(self, x):
+        a = tensor_input("a", x.dtype, x.shape)
+        task = hidet.ir.Task("twice", [a], [compute("c", x.shape, lambda i, j: a[i, j] * 2.0)])
+        super().__init__([x], {}, task)
+"""
+"""An operator that a use may name."""
+
+ADD = """
+with hidet.script_module() as m:
+    @hidet.script
+    def add(a: hidet.lang.f32, b: hidet.lang.f32) -> hidet.lang.f32:
+        return a + b * 2.0
+"""
+"""A module of scripts that a use may name."""
+
+VISITOR = (
+    ADD
+    + """
+found = []
+class Find(hidet.ir.functors.IRVisitor):
+    def visit_Const(self, number): found.append(number.value)
+Find()(m.ir_module())
+"""
+)
+
+BUILDER = """
+with hidet.ir.FunctionBuilder("grow", kind="cpu_kernel") as fb:
+    v = hidet.ir.expr.tensor_var("v", [1], "float32")
+    fb.extend_params([v])
+    fb.buffer_store(v, [0], v[0] + 1)
+"""
+
+PATTERN = """
+from hidet.graph.transforms import *
+from hidet.graph.ops.activation import ReluOp
+from hidet.graph.ops.arithmetic import AddOp
+y = hidet.ops.relu(s) + 1.0
+symbolic, constant = TensorPattern(is_symbolic=True), TensorPattern(is_const=True)
+shifted = op_pattern(AddOp, [op_pattern(ReluOp, [symbolic]), constant])
+class Shift(SubgraphRewriteRule):
+    def source(self): return [shifted]
+    def target(self, matched): return [hidet.ops.maximum(matched[symbolic] + matched[constant], matched[constant])]
+rule = Shift("relu(x) + c -> max(x + c, c)")
+"""
+"""A rule for graphs that a use may name."""
+
+GROUPS = (
+    Group(
+        "hidet.graph.transforms",
+        acts={
+            "TensorPattern": PATTERN + "assert symbolic.fits(s) and not constant.fits(s) and constant.fits(x)",
+            "op_pattern": PATTERN + "assert graph_pattern_match(shifted, y)[0][symbolic] is s",
+            "graph_pattern_match": PATTERN + "assert graph_pattern_match(shifted, s)[0] == {}",
+            "MatchDict": PATTERN + "assert isinstance(graph_pattern_match(shifted, y)[0], dict)",
+            "SubgraphRewriteRule": PATTERN + "assert rule.name.startswith('relu') and rule.source() == [shifted]",
+            "register_rewrite_rule": PATTERN
+            + (
+                "register_rewrite_rule(rule); after = str(hidet.graph.optimize(hidet.trace_from(y)))\n"
+                "clear_registered_rewrite_rules(); assert 'maximum' in after"
+            ),
+            "deregister_rewrite_rule": PATTERN
+            + (
+                "register_rewrite_rule(rule); deregister_rewrite_rule(rule.name); assert not registered_rewrite_rules()"
+            ),
+            "registered_rewrite_rules": PATTERN
+            + (
+                "register_rewrite_rule(rule); known = registered_rewrite_rules(); clear_registered_rewrite_rules()\n"
+                "assert known == [rule]"
+            ),
+            "clear_registered_rewrite_rules": PATTERN
+            + ("register_rewrite_rule(rule); clear_registered_rewrite_rules(); assert not registered_rewrite_rules()"),
+            "subgraph_rewrite_pass": PATTERN
+            + (
+                "register_rewrite_rule(rule); after = subgraph_rewrite_pass()(hidet.trace_from(y))\n"
+                "clear_registered_rewrite_rules(); assert [node.name for node in after.nodes] == ['add', 'maximum']"
+            ),
+            "ResolveRule": PATTERN + "assert ResolveRule().get_config('search_space') == 0",
+            "register_resolve_rule": PATTERN
+            + (
+                "@register_resolve_rule(ReluOp)\n"
+                "class Clip(ResolveRule):\n"
+                "    def resolve(self, op): return [hidet.ops.maximum(op.inputs[0], 0.0)]\n"
+                "after = resolve_variant_pass()(hidet.trace_from(y)); clear_registered_resolve_rules()\n"
+                "assert [node.name for node in after.nodes] == ['maximum', 'add']"
+            ),
+            "resolve_variant_pass": PATTERN
+            + ("without = hidet.trace_from(y); assert resolve_variant_pass()(without) is without"),
+        },
+        doc="Rules that are registered hold for all graphs that are optimised or compiled in the process.",
+    ),
+    Group(
+        "hidet.lang",
+        present=(
+            "attrs attr script script_module tensor tensor_pointer as_tensor_pointer register_tensor "
+            "shared_tensor grid printf cast view deref address bitwise_not asm spatial repeat auto_map "
+            "row_spatial row_repeat col_spatial col_repeat TaskMapping DeclareScope meta types mapping layout "
+            "cuda cpu void i1 u1 i2 u2 i4 u4 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 bf16 tf32 f16x2 float16x2 "
+            "bfloat16x2 f32x2 float32x2 void_p int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 "
+            "float64 boolean bfloat16 tfloat32 float8_e4m3 float8_e5m2 tensor_type"
+        ),
+        missing=(
+            "range BaseType DataType TensorType PointerType VoidType ReferenceType data_type Expr Var Dereference "
+            "DataLayout ForStmtAttr Function __builtin_assume"
+        ),
+        notes={"range": "Python's own in a script, with start and step"},
+    ),
+    Group(
+        "hidet.lang.cuda",
+        present=(
+            "threadIdx blockIdx blockDim gridDim this_cluster dynamic_shared_memory syncthreads syncthreads_and "
+            "syncthreads_count syncthreads_or syncwarp MmaConfig mma_sync ldmatrix cvta_generic_to_shared "
+            "cp_async cp_async_commit_group cp_async_wait_group cp_async_wait_all load store nano_sleep "
+            "atomic_add atomic_sub atomic_min atomic_max atomic_exchange atomic_cas shfl_sync shfl_up_sync "
+            "shfl_xor_sync shfl_down_sync acquire_lock release_lock acquire_seq_semaphore release_seq_semaphore "
+            "WgmmaConfig wgmma_async make_wgmma_desc wgmma_fence wgmma_commit_group wgmma_wait_group "
+            "register_tensor shared_tensor setmaxnreg contexts"
+        ),
+        missing="set_kernel_max_dynamic_smem_bytes memcpy memcpy_async fast_intdiv fast_intmod cublas",
+    ),
+    Group(
+        "hidet.ir",
+        acts={
+            "IRModule": ADD + "assert isinstance(m.ir_module(), hidet.ir.IRModule)",
+            "Function": ADD + "assert isinstance(add, hidet.ir.Function) and not isinstance(m, hidet.ir.Function)",
+            "Node": ADD + "assert isinstance(add.function.body, hidet.ir.Node)",
+            "Stmt": ADD + "assert isinstance(add.function.body, hidet.ir.Stmt)",
+            "BaseType": "assert isinstance(hidet.float32, hidet.ir.BaseType) and not isinstance(1, hidet.ir.BaseType)",
+            "DataType": "assert isinstance(x.dtype, hidet.ir.DataType) and isinstance(hidet.int8, hidet.ir.DataType)",
+            "TensorType": "assert isinstance(hidet.float32[2, 3], hidet.ir.TensorType)",
+            "TensorPointerType": "assert isinstance(hidet.float32[2, 3], hidet.ir.TensorPointerType)",
+            "PointerType": "assert isinstance(~hidet.float32, hidet.ir.PointerType)",
+            "VoidType": "assert isinstance(hidet.lang.void, hidet.ir.VoidType)",
+            "FuncType": "assert hidet.ir.FuncType((hidet.int8,)).param_types == (hidet.int8,)",
+            "data_type": "assert hidet.ir.data_type('float16') == hidet.float16",
+            "tensor_type": "assert hidet.ir.tensor_type('float32', [2, 3]).shape == (2, 3)",
+            "tensor_pointer_type": "assert hidet.ir.tensor_pointer_type('float32', [2]).shape == (2,)",
+            "Expr": "assert isinstance(hidet.ir.Var('v', 'int32') + 1, hidet.ir.Expr)",
+            "Var": (
+                "v = hidet.ir.Var('v', 'int32')\n"
+                "assert isinstance(v, hidet.ir.Var) and not isinstance(v + 1, hidet.ir.Var)"
+            ),
+            "SymbolVar": "assert isinstance(hidet.symbol_var('n'), hidet.ir.SymbolVar)",
+            "Constant": "assert isinstance(hidet.ir.Constant(1, 'int32'), hidet.ir.Constant)",
+            "infer_type": "assert hidet.ir.infer_type(hidet.ir.Var('v', 'float16') * 2.0) == hidet.float16",
+            "DataLayout": "assert isinstance(hidet.lang.layout.row_major(2, 3), hidet.ir.DataLayout)",
+            "TaskMapping": "assert isinstance(hidet.lang.spatial(2, 3), hidet.ir.TaskMapping)",
+            "FunctionBuilder": BUILDER
+            + "hidet.driver.build_ir_module(hidet.ir.IRModule([fb.get()]))(one); assert one.item() == 8.0",
+            "StmtBuilder": "sb = hidet.ir.StmtBuilder(); sb.brk(); assert isinstance(sb.finish(), hidet.ir.Stmt)",
+            "Task": TASK + "assert 'twice(a: float32[2, 3])' in str(Twice(x).task)",
+            "TensorNode": TASK + "assert isinstance(Twice(x).task.inputs[0], hidet.ir.TensorNode)",
+            "ScalarNode": TASK + "assert isinstance(reduce([3], lambda i: i, 'sum'), hidet.ir.ScalarNode)",
+            "compute": "assert hidet.ir.compute.tensor_input('a', 'float32', [2, 3]).shape == (2, 3)",
+            "task": "assert hidet.ir.task.Task is hidet.Task",
+            "type": "assert hidet.ir.type.data_type is hidet.ir.data_type",
+            "dtypes": "assert hidet.ir.dtypes.promote_type('int32', 'float16') == hidet.float16",
+            "primitives": (
+                "power = hidet.ir.primitives.exp(hidet.ir.Var('v', 'float32'))\n"
+                "assert hidet.ir.infer_type(power) == hidet.float32"
+            ),
+            "functors": VISITOR + "assert found == [2.0]",
+            "builders": "assert hidet.ir.builders.FunctionBuilder is hidet.ir.FunctionBuilder",
+            "layout": "assert hidet.ir.layout.row_layout(2, 3)(1, 2) == 5",
+            "mapping": "assert hidet.ir.mapping.spatial_map(2, 3).num_workers == 6",
+            "expr": (
+                "chosen = hidet.ir.expr.if_then_else(hidet.ir.Var('v', 'int32') < 3, 1, 2)\n"
+                "assert isinstance(chosen, hidet.ir.Expr)"
+            ),
+            "stmt": "assert issubclass(hidet.ir.stmt.For, hidet.ir.Stmt)",
+            "func": "assert hidet.ir.func.IRModule is hidet.ir.IRModule",
+        },
+        missing="polinomial save_task load_task",
+        notes={
+            "Task": "rules of targets schedule it; `implement_cpu` and `implement_cuda` give programs of their own",
+            "Expr": "sizes that are known at run time only are some, too",
+            "functors": "methods are named after the classes of `hidet.ir.expr` and `hidet.ir.stmt`",
+            "FunctionBuilder": "`hidet.script` is the shorter way",
+        },
+        doc="Over the thread IR, whose classes are others, and whose text form parses back: see [Thread IR](ir.md).",
+    ),
+    Group(
+        "hidet.drivers",
+        acts={
+            "build_ir_module": ADD + "assert hidet.drivers.build_ir_module(m.ir_module())(1.0, 2.0) == 5.0",
+            "build_task": TASK
+            + "assert hidet.drivers.build_task(Twice(x).task, 'cpu')(x).tolist() == (x + x).tolist()",
+            "build_task_batch": TASK + "assert len(hidet.drivers.build_task_batch([(Twice(x).task, 'cpu')])) == 1",
+            "build_ir_module_batch": ADD
+            + "(f,) = hidet.drivers.build_ir_module_batch([m.ir_module()]); assert f(1.0, 2.0) == 5.0",
+        },
+    ),
+    Group("hidet.driver", present="build_ir_module"),
+    Group(
+        "hidet.testing",
+        missing=(
+            "models check_unary check_unary_dynamic check_binary check_binary_dynamic check_ternary "
+            "check_torch_unary check_torch_binary check_module assert_torch_allclose capture_stdout "
+            "device_to_torch benchmark_func"
+        ),
+    ),
+)
