@@ -99,17 +99,32 @@ GROUPS = (
     ),
     Group(
         "hidet.lang",
+        acts={
+            "range": ADD.replace("return a", "for i in hidet.lang.range(3): a += 1.0\n        return a")
+            + "assert m.build()(1.0, 2.0) == 8.0",
+            "BaseType": "assert isinstance(hidet.lang.f32, hidet.lang.BaseType)",
+            "DataType": "assert isinstance(hidet.lang.f32, hidet.lang.DataType)",
+            "TensorType": "assert isinstance(hidet.lang.f32[3], hidet.lang.TensorType)",
+            "PointerType": "assert str(hidet.lang.PointerType('float32')) == str(~hidet.lang.f32)",
+            "VoidType": "assert isinstance(hidet.lang.void, hidet.lang.VoidType)",
+            "ReferenceType": "assert not isinstance(hidet.lang.f32, hidet.lang.ReferenceType)",
+            "data_type": "assert hidet.lang.data_type('bf16') == hidet.lang.bf16",
+            "Expr": "assert isinstance(hidet.lang.Var('v', 'int32') + 1, hidet.lang.Expr)",
+            "Var": "assert isinstance(hidet.lang.Var('v', 'int32'), hidet.lang.Var)",
+            "Dereference": (
+                "v = hidet.ir.expr.tensor_var('v', [4])\nassert isinstance(v[1].expr, hidet.lang.Dereference)"
+            ),
+            "DataLayout": "assert isinstance(hidet.lang.layout.row_major(4), hidet.lang.DataLayout)",
+            "ForStmtAttr": "assert hidet.lang.ForStmtAttr.parse('pu')[0].parallel",
+            "Function": ADD + "assert isinstance(add, hidet.lang.Function)",
+        },
         present=(
             "attrs attr script script_module tensor tensor_pointer as_tensor_pointer register_tensor "
             "shared_tensor grid printf cast view deref address bitwise_not asm spatial repeat auto_map "
             "row_spatial row_repeat col_spatial col_repeat TaskMapping DeclareScope meta types mapping layout "
             "cuda cpu void i1 u1 i2 u2 i4 u4 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 bf16 tf32 f16x2 float16x2 "
             "bfloat16x2 f32x2 float32x2 void_p int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 "
-            "float64 boolean bfloat16 tfloat32 float8_e4m3 float8_e5m2 tensor_type"
-        ),
-        missing=(
-            "range BaseType DataType TensorType PointerType VoidType ReferenceType data_type Expr Var Dereference "
-            "DataLayout ForStmtAttr Function __builtin_assume"
+            "float64 boolean bfloat16 tfloat32 float8_e4m3 float8_e5m2 tensor_type __builtin_assume"
         ),
         notes={"range": "Python's own in a script, with start and step"},
     ),
@@ -122,9 +137,14 @@ GROUPS = (
             "atomic_add atomic_sub atomic_min atomic_max atomic_exchange atomic_cas shfl_sync shfl_up_sync "
             "shfl_xor_sync shfl_down_sync acquire_lock release_lock acquire_seq_semaphore release_seq_semaphore "
             "WgmmaConfig wgmma_async make_wgmma_desc wgmma_fence wgmma_commit_group wgmma_wait_group "
-            "register_tensor shared_tensor setmaxnreg contexts"
+            "register_tensor shared_tensor setmaxnreg contexts set_kernel_max_dynamic_smem_bytes memcpy memcpy_async "
+            "fast_intdiv fast_intmod"
         ),
-        missing="set_kernel_max_dynamic_smem_bytes memcpy memcpy_async fast_intdiv fast_intmod cublas",
+        refused={"cublas": "hidet.lang.cuda.cublas.gemm"},
+        notes={
+            "memcpy": "between places of one device, in the order of launches",
+            "set_kernel_max_dynamic_smem_bytes": "launches reserve what `attrs.cuda.dynamic_smem_bytes` says",
+        },
     ),
     Group(
         "hidet.ir",

@@ -24,6 +24,7 @@ _EXPRESSIONS = (
     *("equal", "not_equal", "less_than", "less_equal", "left_shift", "right_shift", "bitwise_and", "bitwise_or"),
     *("bitwise_xor", "logical_and", "logical_or", "logical_not", "is_constant", "is_zero", "is_one"),
 )
+_CUDA = ("set_kernel_max_dynamic_smem_bytes", "memcpy", "memcpy_async", "fast_intdiv", "fast_intmod", "cublas")
 PLACES: Mapping[str, str] = {
     **{f"hidet.graph.{name}": f"hidet.api.tensors.create:{name}" for name in _CREATION},
     **{f"hidet.ops.{name}": f"hidet.compat.operators:{name}" for name in _OPERATORS},
@@ -45,6 +46,15 @@ PLACES: Mapping[str, str] = {
     **{f"hidet.ir.{name}": f"hidet.ir.module:{name}" for name in ("IRModule", "Function")},
     "hidet.ir.func.IRModule": "hidet.ir.module:IRModule",
     **{f"hidet.ir.{name}": f"hidet.ir.builders:{name}" for name in ("FunctionBuilder", "StmtBuilder")},
+    **{f"hidet.lang.{name}": f"hidet.ir.type:{name}" for name in _TYPES if name != "tensor_type"},
+    "hidet.lang.range": "builtins:range",
+    "hidet.lang.Expr": "hidet.compat.expressions:ExprKind",
+    "hidet.lang.Var": "hidet.compat.expressions:VarKind",
+    "hidet.lang.Dereference": "hidet.ir.expr:Load",
+    "hidet.lang.DataLayout": "hidet.ir.layout:DataLayout",
+    "hidet.lang.ForStmtAttr": "hidet.compat.loops:ForStmtAttr",
+    "hidet.lang.Function": "hidet.ir.module:Function",
+    **{f"hidet.lang.cuda.{name}": f"hidet.compat.cuda_scripts:{name}" for name in _CUDA},
     "hidet.ir.Expr": "hidet.compat.expressions:ExprKind",
     "hidet.ir.Var": "hidet.compat.expressions:VarKind",
     "hidet.ir.SymbolVar": "hidet.compat.expressions:SymbolKind",

@@ -20,6 +20,7 @@ called by their names in the thread IR: `exp`, `truncdiv`.
 from __future__ import annotations
 
 import builtins
+from importlib import import_module
 from typing import Any
 
 from hidet.lang import cpu, cuda, layout, mapping, meta, types
@@ -60,9 +61,8 @@ def __getattr__(name: str) -> Any:
     if name in MEANINGS and name not in VECTOR_OPERATIONS:
         return Primitive(name)
     kind = kind_named(name)
-    if kind is None:
-        raise AttributeError(f"module 'hidet.lang' has no attribute {name!r}")
-    return kind
+    # What plug-ins add, where it is none.
+    return import_module("hidet.plugins.attributes").find("hidet.lang", name) if kind is None else kind
 
 
 _NAMES = {*(MEANINGS.keys() - VECTOR_OPERATIONS), *types.SCALAR_NAMES, "void"}

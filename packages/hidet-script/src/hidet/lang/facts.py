@@ -6,12 +6,12 @@ remains must be `i` alone, or registers would be indexed by what is known at run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hidet import dtypes
 from hidet.ir import build
-from hidet.ir.expr import Binary, Const, Expr, Var
+from hidet.ir.expr import Binary, Cast, Const, Expr, Var
 
 Index = int | Expr
 
@@ -23,6 +23,18 @@ class IndexFacts:
 
     values: dict[Var, Expr] = field(default_factory=dict)
     extents: dict[Var, int] = field(default_factory=dict)
+
+    def assume(self, condition: Expr, may_change: Callable[[Var], bool]) -> None:
+        """Take a condition for granted: `0 <= i and i < 4`, of a variable that does not change, gives its extent."""
+        lower: set[Var] = set()
+        upper: dict[Var, int] = {}
+        for var, op, number in _comparisons(condition):
+            if op in ("ge", "gt") and number + (op == "gt") >= 0:
+                lower.add(var)
+            elif op in ("lt", "le"):
+                upper[var] = min(upper.get(var, number + 1), number + (op == "le"))
+        known = {var: extent for var, extent in upper.items() if var in lower and extent > 0 and not may_change(var)}
+        self.extents.update({var: min(extent, self.extents.get(var, extent)) for var, extent in known.items()})
 
     def divide(self, a: Index, b: Index) -> tuple[Index, Index]:
         """a // b and a % b of indices, b positive."""
@@ -80,12 +92,30 @@ class IndexFacts:
         """Smallest and largest value; None when they are not known."""
         if atom is None:
             return 1, 1
-        if isinstance(atom, Var) and atom in self.extents:
-            return 0, self.extents[atom] - 1
+        plain = atom.a if isinstance(atom, Cast) else atom
+        if isinstance(plain, Var) and plain in self.extents:
+            return 0, self.extents[plain] - 1
         if isinstance(atom, Binary) and atom.op == "mod" and isinstance(atom.b, Const):
             assert isinstance(atom.b.value, int)
             return 0, atom.b.value - 1
         return None
+
+
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def _comparisons(condition: Expr) -> Iterator[tuple[Var, str, int]]:
+    """The comparisons of integer variables with numbers of which a condition says that all hold."""
+    if not isinstance(condition, Binary):
+        return
+    if condition.op == "land":
+        yield from _comparisons(condition.a)
+        yield from _comparisons(condition.b)
+    elif condition.op in _MIRRORED:
+        for a, b, op in ((condition.a, condition.b, condition.op), (condition.b, condition.a, _MIRRORED[condition.op])):
+            var, number = a.a if isinstance(a, Cast) else a, getattr(b, "value", None)
+            if isinstance(var, Var) and var.dtype.is_int and isinstance(number, int):
+                yield var, op, number
 
 
 def _times(atom: Expr | None, factor: int) -> Expr:

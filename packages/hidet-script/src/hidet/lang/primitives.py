@@ -18,7 +18,7 @@ from hidet.lang import operators
 from hidet.lang.cpu import VECTOR_OPERATIONS
 from hidet.lang.layout import Layout, constant_size, is_row_major, row_major, shown
 from hidet.lang.types import POINTER_WORD, TensorKind, value_type
-from hidet.lang.values import LatePointer, TensorValue, tensor_of
+from hidet.lang.values import LatePointer, TensorValue, is_runtime, tensor_of
 
 if TYPE_CHECKING:
     from hidet.lang.translator import Translator
@@ -260,6 +260,16 @@ def _changed(place: Any) -> Var | Load:
     return place
 
 
+def _assume(translator: Translator, condition: Any) -> None:
+    """What holds here is known from here on: a condition, or several joined by `and`, on integers that never change.
+    Nothing checks it, and inside of branches and loops nothing is kept. ScriptError for one that never holds."""
+    if not is_runtime(condition):
+        if not condition:
+            raise ScriptError("this never holds")
+    elif not translator.names.is_branch_since(0):
+        translator.facts.assume(operators.condition(condition), translator.may_change)
+
+
 def _only_in_loops(translator: Translator, *arguments: Any, **keywords: Any) -> None:
     raise ScriptError("this is what a for loop goes over, not a value")
 
@@ -306,6 +316,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "printf": _printf,
     "asm": _asm,
     "static": _static,
+    "__builtin_assume": _assume,
     "grid": _only_in_loops,
     "unroll": _only_in_loops,
     "vectorize": _only_in_loops,

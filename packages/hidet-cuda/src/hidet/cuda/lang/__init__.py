@@ -26,12 +26,18 @@ from hidet.gpu.lang.library import atomic_sub, load, register_tensor, shared_ten
 from hidet.gpu.lang.primitives import dynamic_shared_memory
 from hidet.gpu.lang.rows import IntrinsicGroup
 from hidet.gpu.lang.scripts import SCRIPTS, load_script
+from hidet.plugins.attributes import find, names_of
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return load_script(name) if name in SCRIPTS else ROWS.find_plain(name)
+    if name in SCRIPTS:
+        return load_script(name)
+    # Names that plug-ins add are asked for first: an unknown one is told of by the rows.
+    if name in names_of("hidet.lang.cuda"):
+        return find("hidet.lang.cuda", name)
+    return ROWS.find_plain(name)
 
 
 def __dir__() -> list[str]:
