@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
@@ -19,6 +19,8 @@ from hidet.ir.types import BufferType, Type
 from hidet.ir.verify import verify_module
 from hidet.ir.visit import substitute
 from hidet.lang.function import ScriptFunction, launch_stmt, translate
+from hidet.lang.global_variables import ModuleWithVariables, global_variable, users_of, with_parameters
+from hidet.lang.values import TensorValue
 
 LAUNCH = "launch"
 """The function that calling a module calls: the user's of that name, else one that is made for the only kernel."""
@@ -40,6 +42,7 @@ class ScriptModule:
 
     def __init__(self) -> None:
         self.functions: list[ScriptFunction] = []
+        self.variables: list[Var] = []
 
     def __enter__(self) -> ScriptModule:
         _CURRENT.set((*_CURRENT.get(), self))
@@ -56,9 +59,21 @@ class ScriptModule:
             raise ScriptError(f"the module has two functions called {script.name}", hint="set attrs.func_name")
         self.functions.append(script)
 
+    def define_global_var(self, name: str, var_type: Any) -> TensorValue:
+        """A tensor that functions of the module share, zero at first, which keeps its elements between calls; scripts
+        use what this gives. var_type: `f32[16]`, or `i32` for one element. ScriptError for a name that is taken."""
+        if any(known.name == name for known in self.variables):
+            raise ScriptError(f"the module has two variables called {name}")
+        made = global_variable(name, var_type)
+        assert isinstance(made.base, Var)
+        self.variables.append(made.base)
+        return made
+
     def ir_module(self) -> Module:
-        """The functions, and those they call, as thread IR, verified. ScriptError for a module without functions."""
-        return module_of(self.functions)
+        """The functions, and those they call, as thread IR, verified. ScriptError for a module without functions.
+
+        Functions that use variables of the module take them as parameters, behind those of the script."""
+        return module_of(self.functions, self.variables)
 
     def build(self, target: str = "auto", options: Mapping[str, Any] | None = None) -> Any:
         """Compile: a callable (`hidet.runtime.module.CompiledModule`). `target` "auto" takes "cuda" where a kernel is
@@ -66,7 +81,12 @@ class ScriptModule:
         at on machines without a GPU. options: as of `hidet.driver.build_ir_module`; {"check_bounds": True} checks every
         index of an array."""
         # The compiler lies above the language.
-        return import_module("hidet.compiler.modules").build_ir_module(self.ir_module(), target, options)
+        modules = import_module("hidet.compiler.modules")
+        made = self.ir_module()
+        chosen = modules.target_of(made) if target == "auto" else target
+        compiled = modules.build_ir_module(made, target, options)
+        users = users_of(made.functions, self.variables)
+        return ModuleWithVariables(compiled, users, chosen.partition(":")[0]) if users else compiled
 
 
 def script_module() -> ScriptModule:
@@ -113,8 +133,8 @@ def _with_callees(functions: Iterable[ScriptFunction]) -> list[ScriptFunction]:
     return list(found)
 
 
-def module_of(functions: Iterable[ScriptFunction]) -> Module:
-    """A module of scripts and what they call; see `ScriptModule.ir_module`."""
+def module_of(functions: Iterable[ScriptFunction], variables: Sequence[Var] = ()) -> Module:
+    """A module of scripts and what they call; see `ScriptModule.ir_module`. variables: of the module."""
     scripts = _with_callees(functions)
     if not scripts:
         raise ScriptError("the module has no functions", hint="define one under @hidet.script inside the with block")
@@ -128,11 +148,19 @@ def module_of(functions: Iterable[ScriptFunction]) -> Module:
         name = LAUNCH if LAUNCH not in (f.name for f in made) else f"{LAUNCH}_{kernels[0].name}"
         made.append(_launcher(kernels[0], name))
         exported = [name]
+    if not exported and kernels:
+        # Each is called by its name, so that the kernels themselves have others.
+        renamed = {kernel.name: f"{kernel.name}_kernel" for kernel in kernels}
+        made = [replace(f, name=renamed[f.name]) if f.kind == "kernel" else f for f in made]
+        made += [_launcher(kernel, kernel.name, renamed[kernel.name]) for kernel in kernels]
+        exported = list(renamed)
     if not exported:
         raise ScriptError(
             f"the module has nothing that a host can call: {', '.join(script.name for script in scripts)}",
             hint="write a function that launches the kernels, or set attrs.func_kind = 'public'",
         )
+    if variables:
+        made = with_parameters(made, users_of(made, variables))
     module = Module(tuple(made), LAUNCH if LAUNCH in exported else exported[0])
     verify_module(module)
     return module
@@ -150,8 +178,9 @@ def _function(script: ScriptFunction, is_called: bool) -> Function:
     return replace(function, kind="host")
 
 
-def _launcher(script: ScriptFunction, name: str) -> Function:
-    """A host function with the parameters of a kernel that launches it."""
+def _launcher(script: ScriptFunction, name: str, kernel: str | None = None) -> Function:
+    """A host function with the parameters of a kernel that launches it. kernel: its name in the module, None for that
+    of the script."""
     _check_maps(script)
     assert script.launch is not None
     function = script.function
@@ -159,7 +188,7 @@ def _launcher(script: ScriptFunction, name: str) -> Function:
     for var in (*(v for v in function.params if not isinstance(v.type, BufferType)), *function.params):
         if var not in fresh:
             fresh[var] = Var(var.name, _renamed(var.type, fresh))
-    body: Stmt = launch_stmt(script, fresh, script.launch.loc)
+    body: Stmt = launch_stmt(script if kernel is None else replace(script, name=kernel), fresh, script.launch.loc)
     kept = tuple(pair for pair in function.attributes if pair[0] == SIZES)
     params = tuple(fresh[var] for var in function.params)
     return Function(name, params, body, "host", attributes=kept)  # type: ignore[arg-type]  # variables

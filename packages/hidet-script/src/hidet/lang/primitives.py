@@ -11,7 +11,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Bitcast, Expr, Load, Var
-from hidet.ir.print_format import check_format
+from hidet.ir.print_format import check_format, directives
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, VectorType, with_lanes
 from hidet.lang import operators
@@ -216,11 +216,33 @@ def _bitcast(translator: Translator, value: Any, type: Any) -> Expr:
 
 
 def _printf(translator: Translator, text: Any, *values: Any) -> None:
+    """As in C: %s shows a text, which Python knows; what shows unsigned numbers shows the bits of signed ones."""
     if not isinstance(text, str):
         raise ScriptError("printf takes a text first", hint='printf("%d\\n", i)')
-    shown = tuple(map(operators.as_expr, values))
+    text, given = _with_texts(text, values)
+    shown = tuple(map(operators.as_expr, given))
     check_format(text, [value.type for value in shown])
-    translator.stmts.append(s.Print(text, shown))
+    letters = [part.letter for part in directives(text) if part.letter]
+    translator.stmts.append(s.Print(text, tuple(map(_as_shown, letters, shown))))
+
+
+def _with_texts(text: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The format with texts in the places of their directives, and the other values."""
+    rest = list(values)
+    parts: list[str] = []
+    others: list[Any] = []
+    for part in directives(text):
+        if part.letter == "s" and rest and isinstance(rest[0], str):
+            parts.append((f"%{part.flags}s" % rest.pop(0)).replace("%", "%%"))
+            continue
+        parts.append(part.text)
+        others += [rest.pop(0)] if part.letter and rest else []
+    return "".join(parts), [*others, *rest]
+
+
+def _as_shown(letter: str, value: Expr) -> Expr:
+    is_signed = isinstance(value.type, dtypes.DType) and value.type.kind == "int" and value.type.bits <= 32
+    return Bitcast(build.cast(value, dtypes.i32), dtypes.u32) if letter in "uoxX" and is_signed else value
 
 
 def _asm(
