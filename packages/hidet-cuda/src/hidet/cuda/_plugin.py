@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import PassSpec, ScheduleSpec, TargetSpec
+from hidet.plugins.specs import OptionSpec, PassSpec, ScheduleSpec, TargetSpec
 
 if TYPE_CHECKING:
     from hidet.ir.intrinsic import IntrinsicFamily
@@ -30,6 +30,26 @@ def hidet_targets() -> Iterable[TargetSpec]:
             load="hidet.cuda.target:CudaTarget",
             doc="An NVIDIA GPU, through NVRTC",
         )
+    ]
+
+
+def hidet_options() -> Iterable[OptionSpec]:
+    """What products are computed by."""
+    return [
+        OptionSpec(
+            name="cuda.fp16_accumulation",
+            type=bool,
+            default=False,
+            affects_cache=False,
+            doc="products of f16 on matrix units are summed in f16, which loses digits, in the place of f32",
+        ),
+        OptionSpec(
+            name="cuda.matrix_units",
+            type=bool,
+            default=True,
+            affects_cache=False,
+            doc="whether products and attention of 16-bit floats and tf32 are computed by matrix units",
+        ),
     ]
 
 

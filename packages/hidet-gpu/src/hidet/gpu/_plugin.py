@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import PassSpec, ScheduleSpec
+from hidet.plugins.specs import OptionSpec, PassSpec, ScheduleSpec
 
 if TYPE_CHECKING:
     from hidet.ir.intrinsic import IntrinsicFamily
@@ -24,6 +24,20 @@ def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
     from hidet.gpu.intrinsics.family import GPU
 
     return [GPU]
+
+
+def hidet_options() -> Iterable[OptionSpec]:
+    """What is chosen about products."""
+    return [
+        OptionSpec(
+            name="gpu.split_k",
+            type=int,
+            default=0,
+            affects_cache=False,
+            doc="into how many parts the sums of products are split (split-k), where they are long enough; 1 splits "
+            "none, 0 leaves it to a model of the device",
+        ),
+    ]
 
 
 def hidet_passes() -> Iterable[PassSpec]:

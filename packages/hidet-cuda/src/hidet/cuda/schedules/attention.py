@@ -63,7 +63,8 @@ class AttentionRule(ScheduleRule[AttentionProblem, Plan | SimtTiles]):
     def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> Plan | SimtTiles:
         """Large tiles, as long as there are enough to keep the device busy."""
         problem, target = match.data, gpu_target(ctx.target)
-        return choose_plan(problem, target) if suits_tensor_cores(problem) else simt_tiles(problem, target)
+        uses_units = suits_tensor_cores(problem) and ctx.option("cuda.matrix_units")
+        return choose_plan(problem, target) if uses_units else simt_tiles(problem, target)
 
     def predict(self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext) -> float | None:
         """By the model of `cost_attention`."""

@@ -29,7 +29,7 @@ from hidet.gpu.schedules.operands import find_product
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
-from hidet.gpu.schedules.tiling import Tiling
+from hidet.gpu.schedules.tiling import Tiling, splits_of
 from hidet.schedule.device_constants import known_constants, published_constants
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.space import Space
@@ -51,10 +51,13 @@ class MatmulRule(SharingRule[Product, Tiling]):
         dtype = left.type.dtype
         if dtype not in TOTALS or task.anchor is None:
             return None
-        factors = _factors(dtype, task.anchor.attrs["fp32_precision"])
+        factors = _factors(dtype, task.anchor.attrs["fp32_precision"]) if ctx.option("cuda.matrix_units") else None
         product = find_product(task, factors, TOTALS[dtype])
         if product is None:
             return None
+        if factors is dtypes.f16 and ctx.option("cuda.fp16_accumulation") and not is_gemv(product):
+            product = find_product(task, factors, dtypes.f16)
+            assert product is not None
         is_wide = not is_small(product, per_device(_WIDE_BY_REDUCTION, gpu_target(ctx.target)))
         if factors is None and not is_wide and task.op_name != "conv":
             return None
@@ -62,7 +65,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Kernels, their tiles and stages, and numbers of splits of k."""
-        return product_space(match.data, gpu_target(ctx.target))
+        return product_space(match.data, gpu_target(ctx.target), splits_of(ctx))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
@@ -70,7 +73,9 @@ class MatmulRule(SharingRule[Product, Tiling]):
         if is_gemv(product):
             return Tiling(GEMV_TILES, 1)
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
-        return choose_tiling(extents_of(product), choices, target, is_warp_specialized=specialized)
+        return choose_tiling(
+            extents_of(product), choices, target, is_warp_specialized=specialized, splits=splits_of(ctx)
+        )
 
     def predict(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> float | None:
         """By the model of the device's blocks."""
@@ -85,7 +90,9 @@ class MatmulRule(SharingRule[Product, Tiling]):
         if is_gemv(product) or not product.uses_matrix_units:
             return ()
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
-        return close_tilings(extents_of(product), choices, target, is_warp_specialized=specialized)
+        return close_tilings(
+            extents_of(product), choices, target, is_warp_specialized=specialized, splits=splits_of(ctx)
+        )
 
     def code_of(self, params: Tiling) -> Hashable:
         """Tiles, and whether k is split."""

@@ -78,6 +78,7 @@ class MatrixUnitLaunches:
             a_is_transposed=product.a.is_transposed,
             b_is_transposed=product.b.is_transposed,
             epilogue=what.epilogue,
+            accumulator=product.total.dtype,
             factors=product.factors,
             epilogue_operands=what.epilogue_operands,
             batch=what.batch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,7 +17,7 @@ from hidet.cuda.schedules.tiling import warp_specialized_bytes, with_bytes_along
 from hidet.gpu.schedules.matmul import extents_of, simt_tiles
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import is_unaligned
-from hidet.gpu.schedules.tiling import SPLIT_KNOB, Tiling, has_steps, simt_space
+from hidet.gpu.schedules.tiling import SPLIT_K, Tiling, has_steps, simt_space, split_knob
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.schedule.space import Constraint, Knob, Space
 from hidet.target import GpuTarget
@@ -43,10 +44,10 @@ class KernelTile:
         return f"{m}x{n}x{k} by {'TMA' if self.kernel == 'warp-specialized' else f'{down}x{across} warps'}"
 
 
-def product_space(product: Product, target: GpuTarget) -> Space[Tiling]:
-    """Of a product that `MatmulRule` takes."""
+def product_space(product: Product, target: GpuTarget, splits: Sequence[int] = SPLIT_K) -> Space[Tiling]:
+    """Of a product that `MatmulRule` takes. splits: what split-k may be."""
     if not product.uses_matrix_units:
-        return simt_space(extents_of(product), simt_tiles(product))
+        return simt_space(extents_of(product), simt_tiles(product), splits)
     tiles = tuple(_kernel_tiles(product, target))
     # Elements that pass through registers on their way are in one stage while another is multiplied.
     stages = (2,) if is_unaligned(product) else _STAGES
@@ -55,7 +56,7 @@ def product_space(product: Product, target: GpuTarget) -> Space[Tiling]:
         (
             Knob("tile", tiles, "kernel, results of a block x steps along k"),
             Knob("stages", stages, "tiles of the operands in shared memory"),
-            SPLIT_KNOB,
+            split_knob(splits),
         ),
         _tiling,
         (

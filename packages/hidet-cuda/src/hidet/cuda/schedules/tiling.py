@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hidet.cuda.arch import BLOCK_RESERVED_SHARED
 from hidet.gpu.schedules.tiling import (
     SIMT_TILES,
+    SPLIT_K,
     START,
     Extents,
     Tiling,
@@ -130,18 +131,31 @@ H100 = Speed()
 
 
 def choose_tiling(
-    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
+    extents: Extents,
+    choices: Sequence[MatmulTiles],
+    target: GpuTarget,
+    *,
+    is_warp_specialized: bool = False,
+    splits: Sequence[int] = SPLIT_K,
 ) -> Tiling:
-    """The fastest one by the model, with tiles out of `choices`. is_warp_specialized: what kernels they are for."""
-    fastest = fastest_tiling(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
+    """The fastest one by the model, with tiles out of `choices`. is_warp_specialized: what kernels they are for.
+    splits: what split-k may be."""
+    fastest = fastest_tiling(
+        extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized), splits
+    )
     return replace(fastest, is_warp_specialized=is_warp_specialized)
 
 
 def close_tilings(
-    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
+    extents: Extents,
+    choices: Sequence[MatmulTiles],
+    target: GpuTarget,
+    *,
+    is_warp_specialized: bool = False,
+    splits: Sequence[int] = SPLIT_K,
 ) -> list[Tiling]:
     """Those that take hardly longer than the fastest one by the model, the best one for each kernel, fastest first."""
-    fast = fast_tilings(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
+    fast = fast_tilings(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized), splits)
     return [replace(tiling, is_warp_specialized=is_warp_specialized) for tiling in fast]
 
 

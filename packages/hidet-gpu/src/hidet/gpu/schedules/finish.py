@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hidet.compute.definition import Compute, Operand
+from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
@@ -20,7 +21,7 @@ def finished_value(task: Task, epilogue: Compute, total: Expr) -> Expr | None:
     stage = stages[-1]
     if len(stages) != 1 or not isinstance(stage, Compute):
         return None
-    around = rewrite(stage.value, lambda node: total if isinstance(node, Reduce) else None)
+    around = rewrite(stage.value, lambda node: build.cast(total, node.dtype) if isinstance(node, Reduce) else None)
     sources = task.sources
 
     def renamed(access: Access) -> Expr | None:

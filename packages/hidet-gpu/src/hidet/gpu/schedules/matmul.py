@@ -20,6 +20,7 @@ from hidet.gpu.schedules.tiling import (
     fastest_tiling,
     simt_cycles,
     simt_space,
+    splits_of,
 )
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Var
@@ -53,12 +54,13 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Tiles, and numbers of splits of k."""
-        return simt_space(extents_of(match.data), simt_tiles(match.data))
+        return simt_space(extents_of(match.data), simt_tiles(match.data), splits_of(ctx))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
         extents, target = extents_of(match.data), gpu_target(ctx.target)
-        return fastest_tiling(extents, simt_tiles(match.data), lambda tiling: simt_cycles(extents, tiling, target))
+        tiles, splits = simt_tiles(match.data), splits_of(ctx)
+        return fastest_tiling(extents, tiles, lambda tiling: simt_cycles(extents, tiling, target), splits)
 
     def predict(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> float | None:
         """By the model of the device's blocks."""
@@ -70,7 +72,8 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best split-k."""
         extents, target = extents_of(match.data), gpu_target(ctx.target)
-        return fast_tilings(extents, simt_tiles(match.data), lambda tiling: simt_cycles(extents, tiling, target))
+        tiles, splits = simt_tiles(match.data), splits_of(ctx)
+        return fast_tilings(extents, tiles, lambda tiling: simt_cycles(extents, tiling, target), splits)
 
     def code_of(self, params: Tiling) -> Hashable:
         """Tiles, and whether k is split."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from hidet.errors import OptionError
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.schedule.space import Constraint, Knob, Space
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.target import GpuTarget
 
 SIMT_TILES = (
@@ -66,7 +68,17 @@ class Tiling:
         return self.tiles, self.split_k > 1, self.is_warp_specialized
 
 
-SPLIT_KNOB = Knob("split_k", SPLIT_K, "parts of k that blocks of their own sum")
+def splits_of(ctx: CompileContext) -> tuple[int, ...]:
+    """What split-k may be, by option `gpu.split_k`. OptionError for a negative number."""
+    given = cast(int, ctx.option("gpu.split_k"))
+    if given < 0:
+        raise OptionError(f"option gpu.split_k is a number of splits, or 0 to have it chosen, got {given}")
+    return (given,) if given else SPLIT_K
+
+
+def split_knob(splits: Sequence[int]) -> Knob:
+    """Split-k in a space: one of `splits`, or none."""
+    return Knob("split_k", tuple(dict.fromkeys((*splits, 1))), "parts of k that blocks of their own sum")
 
 
 def has_steps(extents: Extents) -> Constraint[Tiling]:
@@ -77,22 +89,25 @@ def has_steps(extents: Extents) -> Constraint[Tiling]:
     )
 
 
-def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...]) -> Space[Tiling]:
+def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...], splits: Sequence[int] = SPLIT_K) -> Space[Tiling]:
     """What may be chosen about a product without matrix units that any of `tiles` may cut."""
-    return Space(
-        (Knob("tile", tiles, "results of a block, and steps along k"), SPLIT_KNOB), Tiling, (has_steps(extents),)
-    )
+    tile_knob = Knob("tile", tiles, "results of a block, and steps along k")
+    return Space((tile_knob, split_knob(splits)), Tiling, (has_steps(extents),))
 
 
-def fastest_tiling(extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float]) -> Tiling:
-    """The fastest one by a model, with tiles out of `choices`."""
-    return min(_tilings(extents, choices), key=cycles)
+def fastest_tiling(
+    extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float], splits: Sequence[int] = SPLIT_K
+) -> Tiling:
+    """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for."""
+    return min(_tilings(extents, choices, splits), key=cycles)
 
 
-def fast_tilings(extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float]) -> list[Tiling]:
+def fast_tilings(
+    extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float], splits: Sequence[int] = SPLIT_K
+) -> list[Tiling]:
     """Those that take hardly longer than the fastest one by a model, the best one for each kernel, fastest first."""
     best: dict[Hashable, tuple[float, Tiling]] = {}
-    for tiling in _tilings(extents, choices):
+    for tiling in _tilings(extents, choices, splits):
         time = cycles(tiling)
         known = best.get(tiling.code)
         if known is None or time < known[0]:
@@ -102,15 +117,15 @@ def fast_tilings(extents: Extents, choices: Sequence[MatmulTiles], cycles: Calla
     return [tiling for _, tiling in sorted(close, key=lambda pair: pair[0])]
 
 
-def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:
-    """What may be chosen: tiles that are not far larger than the result, and splits of at least two steps."""
+def _tilings(extents: Extents, choices: Sequence[MatmulTiles], splits: Sequence[int]) -> Iterator[Tiling]:
+    """What may be chosen: tiles that are not far larger than the result, and splits of at least two steps, or one."""
     lowest = min(tiles.m for tiles in choices)
     for tiles in choices:
         if tiles.m >= 2 * extents.m and tiles.m > lowest:
             continue
-        for split_k in SPLIT_K:
-            if split_k == 1 or steps_over(extents.k, tiles.k) >= 2 * split_k:
-                yield Tiling(tiles, split_k)
+        steps = steps_over(extents.k, tiles.k)
+        for split_k in [split for split in splits if split == 1 or steps >= 2 * split] or [1]:
+            yield Tiling(tiles, split_k)
 
 
 def simt_cycles(extents: Extents, tiling: Tiling, target: GpuTarget, speed: float = 1.0) -> float:
