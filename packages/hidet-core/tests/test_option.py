@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 import hidet
-from hidet import option
+from hidet import option, plugins
 from hidet.context import make_context, options_from
 from hidet.cpu.workers import _wanted_workers
 from hidet.errors import OptionError
+from hidet.plugins.specs import OptionSpec
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +106,23 @@ def test_an_unknown_option_is_an_error(name) -> None:
     assert option.is_option_exist("cuda.arch") and not option.is_option_exist(name)
     with pytest.raises(OptionError, match="is unknown"):
         option.get_option(name)
+
+
+class Wheel:
+    """A plug-in with an option."""
+
+    HIDET_API = 1
+
+    def hidet_options(self):
+        yield OptionSpec(name="acme.depth", type=int, default=3, affects_cache=False, doc="How deep.")
+
+
+def test_options_of_plug_ins_are_set_for_all_compilations_that_follow() -> None:
+    with plugins.use(Wheel), option.context():
+        assert option.get_option("acme.depth") == 3
+        option.set_option("acme.depth", 5)
+        assert make_context("cpu").option("acme.depth") == 5
+        assert make_context("cpu", {"acme.depth": 7}).option("acme.depth") == 7, "its own come first"
+        with pytest.raises(OptionError, match=r"option 'acme\.depth' takes int, got 'far'"):
+            option.set_option("acme.depth", "far")
+    assert not option.is_option_exist("acme.depth")

@@ -134,13 +134,14 @@ class Options:
 
 def options_from(given: Options | Mapping[str, Any] | None) -> Options:
     """Options of a mapping as users write it; environment variables HIDET_DUMP and HIDET_VERIFY, and
-    `search_space` and `dump` of `hidet.option`, give defaults."""
+    `search_space`, `dump` and options of plug-ins in `hidet.option`, give defaults."""
     if isinstance(given, Options):
         return given
     base = Options(
         dump=os.environ.get("HIDET_DUMP") or option.current().dump,
         verify=os.environ.get("HIDET_VERIFY") == "1",
         search_space=option.current().search_space,
+        plugin_options=option.of_plugins(),
     )
     return base.updated(given or {})
 

@@ -17,8 +17,12 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from hidet.errors import OptionError, nearest_names
+
+if TYPE_CHECKING:
+    from hidet.plugins.specs import OptionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +30,8 @@ class Settings:
     """cache_dir: where machine code is kept, None for HIDET_CACHE_DIR or the user's cache. cache: whether it is.
     search_space: as of `hidet.Options`, where they say nothing. workers: processes that compile for the host, None for
     HIDET_NUM_WORKERS or as many as are worth it. dump: as of `hidet.Options`, where neither they nor HIDET_DUMP say so.
-    machines: what is compiled for where a target is named without a machine, by target. others: what settings of wheels
-    were set to."""
+    machines: what is compiled for where a target is named without a machine, by target. others: what settings and
+    options of wheels were set to."""
 
     cache_dir: str | None = None
     cache: bool = True
@@ -185,7 +189,8 @@ def remembered(name: str, default: object) -> object:
 
 
 def set_option(name: str, value: object) -> None:
-    """Set an option by its name, as "search_space" or "cuda.arch". OptionError for an unknown one."""
+    """Set an option by its name, as "search_space" or "cuda.arch", or one of a plug-in, as "gpu.split_k". OptionError
+    for an unknown one."""
     _functions(name)[0](value)
 
 
@@ -203,9 +208,23 @@ def is_option_exist(name: str) -> bool:
     return True
 
 
+def of_plugins() -> Mapping[str, object]:
+    """Options of plug-ins that were set by their full names, as "gpu.split_k"."""
+    return {name: value for name, value in current().others.items() if name in _options_of_plugins()}
+
+
+def _options_of_plugins() -> Mapping[str, OptionSpec]:
+    # The host of plug-ins is heavy, and most settings are none of theirs.
+    options: Mapping[str, OptionSpec] = import_module("hidet.plugins.host").load_registry().options
+    return options
+
+
 def _functions(name: str) -> tuple[Callable[[object], None], Callable[[], object]]:
     """What sets an option, and what tells its value."""
     *places, last = name.split(".")
+    spec = _options_of_plugins().get(name) if places else None
+    if spec is not None:
+        return lambda value: remember(name, spec.check(value)), lambda: remembered(name, spec.default)
     try:
         holder: object = functools.reduce(getattr, places, sys.modules[__name__])
         return getattr(holder, last), getattr(holder, f"get_{last}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes
 from hidet.api.tensors import create
 from hidet.api.tensors.tensor import Tensor, is_array
 from hidet.compiler.graphs import compile_graph
-from hidet.context import make_context_on
+from hidet.context import make_context_on, options_from
 from hidet.errors import DTypeError, LaunchError, UnsupportedOp, suggestion
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import GraphBuilder, node_meaning
@@ -116,8 +117,8 @@ def _program(op: OperatorSpec, attrs: Attrs, types: tuple[TensorType | None, ...
     """A graph of one operator, compiled."""
     builder = GraphBuilder(load_registry().operators, op.name)
     values = [None if type_ is None else builder.input(type_) for type_ in types]
-    # Nobody waits a minute for an operator that runs as it is written.
-    ctx = make_context_on(device, {"search_space": 0})
+    # Nobody waits a minute for an operator, which runs as it is written whatever is set for graphs.
+    ctx = make_context_on(device, replace(options_from({"search_space": 0}), plugin_options={}))
     return compile_graph(builder.build(builder.emit_all(op, values, attrs)), ctx)
 
 
