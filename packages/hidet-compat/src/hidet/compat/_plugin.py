@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import AttributeSpec, PassSpec
+from hidet.plugins.specs import AttributeSpec, OptionSpec, PassSpec
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
@@ -20,20 +20,6 @@ def hidet_operators() -> Iterable[OperatorSpec]:
     return OPERATORS.values()
 
 
-def hidet_passes() -> Iterable[PassSpec]:
-    """Rules that users have registered, before hidet's own."""
-    return [
-        PassSpec(
-            name=name,
-            level="graph",
-            after=("unfold-control",),
-            before=("decompose",),
-            load=f"hidet.compat.rule_passes:{load}",
-        )
-        for name, load in (("rewrite-subgraphs", "RewriteSubgraphs"), ("resolve-operators", "ResolveOperators"))
-    ]
-
-
 def hidet_attributes() -> Iterable[AttributeSpec]:
     """Settings of `hidet.option`, and names of other modules."""
     from hidet.compat.names import PLACES
@@ -41,3 +27,58 @@ def hidet_attributes() -> Iterable[AttributeSpec]:
 
     settings = {f"hidet.option.{name}": f"hidet.compat.option:{name}" for name in NAMES}
     return [AttributeSpec(name=name, load=place) for name, place in {**PLACES, **settings}.items()]
+
+
+def hidet_options() -> Iterable[OptionSpec]:
+    """How models are computed that scripts convert."""
+    return [
+        OptionSpec(
+            name="compat.precision",
+            type=str,
+            default=None,
+            choices=("float16", "bfloat16", "float32"),
+            affects_cache=False,
+            doc="what a model of f32 computes in where that is safe: 'float16', 'bfloat16', or 'float32' as it is",
+        ),
+        OptionSpec(
+            name="compat.attention",
+            type=bool,
+            default=True,
+            affects_cache=False,
+            doc="whether attention is computed by one kernel, or by products and a softmax",
+        ),
+    ]
+
+
+def hidet_passes() -> Iterable[PassSpec]:
+    """Rules that users have registered, before hidet's own; attention taken apart, and mixed precision, where patterns
+    have been recognised and batch norms been folded."""
+    rules = (("rewrite-subgraphs", "RewriteSubgraphs"), ("resolve-operators", "ResolveOperators"))
+    return [
+        *(
+            PassSpec(
+                name=name,
+                level="graph",
+                after=("unfold-control",),
+                before=("decompose",),
+                load=f"hidet.compat.rule_passes:{load}",
+            )
+            for name, load in rules
+        ),
+        PassSpec(
+            name="compat.compose-attention",
+            level="graph",
+            after=("recompose",),
+            before=("compat.convert-precision",),
+            load="hidet.compat.passes.compose_attention:ComposeAttention",
+            doc="attention as products and a softmax, where no kernel of its own is wanted",
+        ),
+        PassSpec(
+            name="compat.convert-precision",
+            level="graph",
+            after=("fold-conv-batch-norm", "split-batch-norm", "gpu-split-batch-norm"),
+            before=("narrow-captures",),
+            load="hidet.compat.passes.convert_precision:ConvertPrecision",
+            doc="products and what follows them compute in 16-bit floats",
+        ),
+    ]

@@ -1,6 +1,6 @@
-"""Settings of `hidet.option` that hidet 0.6 had and that nothing reads any more.
+"""Settings of `hidet.option` that hidet 0.6 had beside those of core.
 
-They keep what they are set to, and warn where it is not how things are.
+Most of them nothing reads any more: they keep what they are set to, and warn where it is not how things are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from hidet import option
 from hidet.compat.warn import warn_unread
+from hidet.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,6 @@ SETTINGS: Mapping[str, Setting] = {
     "debug_show_verbose_flow_graph": Setting(False, _DUMP, (False,)),
     "runtime_check": Setting(True, "arguments are always checked", (True,)),
     "execution_mode": Setting("compilation", "operators on tensors are compiled", ("compilation",), "compilation"),
-    "parallel_k": Setting("default", "a model of the device decides which sums are split", ("default",), "default"),
     "hexcute_matmul": Setting("auto", "rules of schedules are asked by priority", ("auto", "enable"), "enable"),
     "use_torch_stream": Setting(True, "kernels run on the stream that torch has at the call", (True,)),
     "hip.arch": Setting("auto", "a target is a wheel; none is for HIP yet", ("auto",), "auto"),
@@ -104,7 +104,30 @@ def _made() -> dict[str, Any]:
     return made
 
 
-_NAMES = _made()
+def parallel_k(strategy: str | int = "default") -> None:
+    """Into how many parts long sums of products are split on a GPU (split-k): as a model of the device says
+    ("default"), none ("disabled"), as measured ("search", by hidet-tune), or so many."""
+    option.remember("parallel_k", strategy)
+    option.remember("gpu.split_k", splits_of(strategy))
+    if strategy == "search":
+        option.search_space(max(1, option.get_search_space()))
+
+
+def get_parallel_k() -> object:
+    """What `parallel_k` was set to; "default" at first."""
+    return option.remembered("parallel_k", "default")
+
+
+def splits_of(strategy: object) -> int:
+    """Option `gpu.split_k` for a strategy. OptionError for an unknown one."""
+    known = {"default": 0, "search": 0, "disabled": 1}
+    splits = known.get(strategy) if isinstance(strategy, str) else strategy
+    if not isinstance(splits, int) or isinstance(splits, bool) or (splits < 1 and strategy not in known):
+        raise OptionError(f"parallel_k is {', '.join(map(repr, known))} or a number of parts, got {strategy!r}")
+    return splits
+
+
+_NAMES = {**_made(), "parallel_k": parallel_k, "get_parallel_k": get_parallel_k}
 NAMES = tuple(_NAMES)
 """What `__getattr__` finds."""
 

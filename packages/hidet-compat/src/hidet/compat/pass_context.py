@@ -8,13 +8,11 @@ from typing import Any
 
 from hidet import option
 from hidet.compat.warn import warn_unread
-from hidet.errors import UnsupportedOp
-
-_HALF = "model.half() or torch.autocast before; hidet.ops.cast in graphs"
+from hidet.errors import OptionError, UnsupportedOp
 
 
 class PassContext:
-    """For `with`: what is set in the block holds for graphs that are optimised or compiled in it.
+    """For `with`: what is set, before or in the block, holds for graphs that are optimised or compiled in it.
 
     Methods give the context, so that calls can be chained. Those that say nothing to the compiler warn.
     """
@@ -23,10 +21,13 @@ class PassContext:
 
     def __init__(self) -> None:
         self._block = option.context()
+        self._chosen: dict[str, object] = {}
 
     def __enter__(self) -> PassContext:
         self._block.__enter__()
         self._open.append(self)
+        for name, value in self._chosen.items():
+            _ask(name, value)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -40,8 +41,7 @@ class PassContext:
 
     def save_graph_instrument(self, out_dir: str | os.PathLike[str]) -> PassContext:
         """Write the graph after every pass, and all that is made of it, into a directory."""
-        option.dump(out_dir)
-        return self
+        return self._set("dump", out_dir)
 
     def profile_pass_instrument(self, log_file: str | None = None, print_stdout: bool = False) -> PassContext:
         """Changes nothing, and warns."""
@@ -54,34 +54,38 @@ class PassContext:
         return self
 
     def set_precision(self, dtype: str | None = None) -> PassContext:
-        """Graphs keep their types; a dtype warns."""
-        if dtype is not None:
-            warn_unread(f"set_precision({dtype!r})", _HALF)
-        return self
+        """Compute graphs of f32 in "float16" or "bfloat16" where that is safe; None and "float32" leave them as they
+        are. UnsupportedOp for "int8"."""
+        if dtype == "int8":
+            raise UnsupportedOp("PassContext.set_precision('int8')", hint="hidet.ops.symmetric_quantize of weights")
+        return self._set("compat.precision", dtype)
 
     def set_reduce_precision(self, dtype: str | None = None) -> PassContext:
-        """Sums of 16-bit floats are kept in f32; another type warns."""
-        if dtype not in (None, "float32"):
-            warn_unread(f"set_reduce_precision({dtype!r})", "sums of 16-bit floats are kept in f32")
-        return self
+        """What products of f16 are summed in on matrix units: "float16", or f32."""
+        if dtype not in (None, "float16", "float32"):
+            raise OptionError(f"set_reduce_precision takes 'float16', 'float32' or None, got {dtype!r}")
+        return self._set("cuda.fp16_accumulation", dtype == "float16")
 
     def set_mma(self, mma: str) -> PassContext:
-        """Matrix units are used wherever they can be; "simt" warns."""
-        if mma != "mma":
-            warn_unread(f"set_mma({mma!r})", "options tf32_products and tf32_convolutions say what is rounded")
-        return self
+        """Whether matrix units multiply: "mma" and "wmma", or not: "simt"."""
+        if mma not in ("simt", "wmma", "mma"):
+            raise OptionError(f"set_mma takes 'simt', 'wmma' or 'mma', got {mma!r}")
+        return self._set("cuda.matrix_units", mma != "simt")
 
-    def set_parallel_k(self, disabled: bool = False, default: bool = False, **more: Any) -> PassContext:
-        """Long sums are split where a model of the device says so; another wish warns."""
-        if disabled or more:
-            warn_unread("set_parallel_k", "a model of the device decides which sums are split")
-        return self
+    def set_parallel_k(
+        self, disabled: bool = False, default: bool = False, search: bool = False, nparts: int | None = None
+    ) -> PassContext:
+        """Into how many parts long sums are split: none, as a model of the device says, as measured, or `nparts`.
+        OptionError unless one of them is asked for."""
+        wishes = {"disabled": disabled, "default": default, "search": search, "nparts": nparts is not None}
+        chosen = [name for name, is_chosen in wishes.items() if is_chosen]
+        if len(chosen) != 1:
+            raise OptionError(f"set_parallel_k takes one of {', '.join(wishes)}, got {', '.join(chosen) or 'none'}")
+        return self._set("parallel_k", nparts if nparts is not None else chosen[0])
 
     def set_use_attention(self, flag: bool = True) -> PassContext:
-        """Attention is one kernel always; False warns."""
-        if not flag:
-            warn_unread("set_use_attention(False)", "attention is recognised whatever it is made of")
-        return self
+        """Whether attention is computed by one kernel, or by products and a softmax."""
+        return self._set("compat.attention", bool(flag))
 
     def reduce_cuda_compile_mem(self, enable: bool | None = None) -> PassContext:
         """Weights stay where they are while a graph is compiled; asking for more warns."""
@@ -101,3 +105,16 @@ class PassContext:
             "PassContext.add_quantize_rules",
             hint="hidet.ops.symmetric_quantize and symmetric_dequantize; docs/plugins.md has rewrites",
         )
+
+    def _set(self, name: str, value: Any) -> PassContext:
+        """An option that holds in the block."""
+        self._chosen[name] = value
+        if self in self._open:
+            _ask(name, value)
+        return self
+
+
+def _ask(name: str, value: object) -> None:
+    """Set an option where a wheel has it: without a target for GPUs there are no matrix units to speak of."""
+    if option.is_option_exist(name):
+        option.set_option(name, value)

@@ -1,0 +1,1 @@
+"""Graph passes that options of hidet-compat ask for."""
