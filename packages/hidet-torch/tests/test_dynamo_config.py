@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
 import hidet
-from hidet.errors import HidetWarning, OptionError
+from hidet.errors import OptionError
 from hidet.torch import dynamo_config
 from hidet.torch.backend import torch_options
+from hidet.torch.config import settings_by_name
 from hidet.torch.correctness import correctness_report
 
 
@@ -68,22 +69,70 @@ def test_the_model_of_the_introduction_compiles(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("name", "silent", "given"),
+    ("name", "given", "options"),
     [
-        ("use_fp16", False, True),
-        ("use_fp16_reduction", False, True),
-        ("steal_weights", False, True),
-        ("use_attention", True, False),
-        ("parallel_k", "default", "search"),
+        ("use_fp16", True, {"compat.precision": "float16"}),
+        ("use_fp16_reduction", True, {"cuda.fp16_accumulation": True}),
+        ("use_attention", False, {"compat.attention": False}),
+        ("parallel_k", "disabled", {"gpu.split_k": 1}),
+        ("parallel_k", 4, {"gpu.split_k": 4}),
+        ("parallel_k", "default", {}),
     ],
 )
-def test_what_cannot_be_changed_is_accepted_with_what_to_do(name: str, silent: object, given: object) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert getattr(dynamo_config, name)(silent) is dynamo_config
-    with pytest.warns(HidetWarning, match=rf"dynamo_config\.{name}\({given!r}\) is accepted and changes") as told:
-        assert getattr(dynamo_config, name)(given) is dynamo_config
-    assert told[0].message.hint and told[0].filename == __file__
+def test_settings_are_options_of_wheels(name: str, given: Any, options: dict[str, Any]) -> None:
+    assert torch_options(None, None).plugin_options == {}
+    assert getattr(dynamo_config, name)(given) is dynamo_config
+    assert torch_options(None, None).plugin_options == options
+    with settings_by_name({name: given, "threads": 2, "gpu.split_k": 8}) as kept:
+        assert kept == {"threads": 2, "gpu.split_k": 8}
+        assert torch_options(None, kept).plugin_options == {**options, "gpu.split_k": 8}
+
+
+def test_weights_that_may_be_taken_are_baked_in() -> None:
+    assert torch_options(None, None).freeze is False
+    assert dynamo_config.steal_weights() is dynamo_config
+    assert torch_options(None, None).freeze is True
+
+
+def test_splits_are_searched_for_by_tuning() -> None:
+    dynamo_config.parallel_k("search")
+    assert torch_options(None, None).search_level == 1
+
+
+@pytest.mark.parametrize("strategy", ["often", 0, True, 1.5])
+def test_an_unknown_way_to_split_sums_is_refused(strategy: Any) -> None:
+    with pytest.raises(OptionError, match="parallel_k is 'default', 'search', 'disabled' or a number"):
+        dynamo_config.parallel_k(strategy)
+
+
+def test_options_of_torch_compile_may_be_named_as_settings_are() -> None:
+    with settings_by_name({"use_fp16": True, "cache_operator": False, "steal_weights": True, 1: 2}) as kept:  # type: ignore[dict-item]
+        assert kept == {1: 2}
+        assert torch_options(None, {}).plugin_options == {"compat.precision": "float16"}
+        assert torch_options(None, {}).freeze is True
+        assert hidet.option.get_cache_operator() is False
+    assert torch_options(None, {}).plugin_options == {}
+    assert hidet.option.get_cache_operator() is True
+
+
+def test_a_model_computes_in_halves_where_options_of_torch_compile_say_so() -> None:
+    model = torch.nn.Linear(64, 64).eval()
+    x = torch.randn(8, 64)
+    with torch.no_grad():
+        half = torch.compile(model, backend="hidet", options={"use_fp16": True, "parallel_k": "disabled"})(x)
+        assert half.dtype == torch.float32
+        assert torch.equal(half, half.half().float()), "results are halves"
+        torch.testing.assert_close(half, model(x), rtol=1e-2, atol=1e-2)
+
+
+def test_gradients_are_computed_as_without_halves() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh())
+    x, upstream = torch.randn(8, 16), torch.randn(8, 16)
+    model(x).backward(upstream)
+    expected = model[0].weight.grad
+    model.zero_grad()
+    torch.compile(model, backend="hidet", options={"use_fp16": True})(x).backward(upstream)
+    torch.testing.assert_close(model[0].weight.grad, expected, rtol=1e-5, atol=1e-5)
 
 
 class Residual(torch.nn.Module):

@@ -18,7 +18,7 @@ from hidet.torch.assemble import ImportedGraph
 from hidet.torch.compiled_models import ModelRecord, current_record, recording
 from hidet.torch.complex_parts import without_complex
 from hidet.torch.composites import KeepWhole
-from hidet.torch.config import compares_results, configured, prints_graphs
+from hidet.torch.config import compares_results, configured, prints_graphs, settings_by_name
 from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
 from hidet.torch.devices import devices_of, split_by_device, targets_of_devices
@@ -57,11 +57,12 @@ def compile_fx(
     """
     if unknown:
         raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
-    if prints_graphs():
-        print(gm.graph)
-    target, given = chosen_target(options), torch_options(mode, options)
-    with recording() as record:
-        return _compile(gm, example_inputs, target, record.with_budget(given))
+    with settings_by_name(_mapping(options)) as kept:
+        if prints_graphs():
+            print(gm.graph)
+        target, given = chosen_target(kept), torch_options(mode, kept)
+        with recording() as record:
+            return _compile(gm, example_inputs, target, record.with_budget(given))
 
 
 def _compile(
@@ -167,16 +168,21 @@ def chosen_target(options: object) -> str | None:
 def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
     """Options as torch.compile passes them, without the target; those that follow `dynamo_config`, or torch, have its
     settings."""
+    given = {**configured(), **_mapping(options)}
+    given.pop("target", None)
+    if mode is not None:
+        given["mode"] = mode
+    return options_from(given).following(settings_of_torch())
+
+
+def _mapping(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Options as a mapping. OptionError for what is none."""
     if options is not None and not isinstance(options, Mapping):
         raise OptionError(
             f"options is a {type(options).__name__}: expected a mapping of names to values",
             hint='options={"threads": 4}',
         )
-    given = {**configured(), **(options or {})}
-    given.pop("target", None)
-    if mode is not None:
-        given["mode"] = mode
-    return options_from(given).following(settings_of_torch())
+    return options or {}
 
 
 def compile_with_aot(
@@ -262,7 +268,9 @@ def _compile_imported(
     if role != "inference":
         # What the forward pass leaves for the backward pass is large, and would be copied out of every replay.
         level = ctx.options.search_level
-        ctx = replace(ctx, options=replace(ctx.options, mode="max-autotune-no-cudagraphs", search_space=level))
+        named = {name: value for name, value in ctx.options.plugin_options.items() if name != "compat.precision"}
+        options = replace(ctx.options, mode="max-autotune-no-cudagraphs", search_space=level, plugin_options=named)
+        ctx = replace(ctx, options=options)
     with compat.real_tensors():
         imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound)
         if check is not None:

@@ -7,12 +7,16 @@ that say the same thing.
 from __future__ import annotations
 
 import os
-import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from hidet.errors import HidetWarning, OptionError
+from hidet import option
+from hidet.context import Options
+from hidet.errors import OptionError
+from hidet.plugins.host import load_registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,11 @@ class _Settings:
     prints: bool = False
     compares: bool = False
     dump: str | None = None
+    has_attention: bool = True
+    splits: str | int = "default"
+    is_half: bool = False
+    sums_halves: bool = False
+    is_frozen: bool = False
 
 
 _SETTINGS: ContextVar[_Settings] = ContextVar("hidet_dynamo_config", default=_Settings())  # noqa: B039  # it is frozen
@@ -57,24 +66,30 @@ class DynamoConfig:
         return self._set(dump=os.fspath(output_dir))
 
     def use_attention(self, flag: bool = True) -> DynamoConfig:
-        """Attention is one kernel always. False warns."""
-        return self._always("use_attention", flag, True, "attention is recognised whatever it is made of")
+        """Whether attention is computed by one kernel, whatever it is written as, or by products and a softmax (which
+        needs hidet-compat)."""
+        return self._set(has_attention=bool(flag))
 
-    def parallel_k(self, strategy: str = "default") -> DynamoConfig:
-        """Long sums are split where a model of the device says so. Another strategy warns."""
-        return self._always("parallel_k", strategy, "default", "a model of the device decides what is split")
+    def parallel_k(self, strategy: str | int = "default") -> DynamoConfig:
+        """Into how many parts long sums of products are split on a GPU (split-k): as a model of the device says
+        ("default"), none ("disabled"), as measured ("search"), or so many. OptionError for another strategy."""
+        if strategy not in _SPLITS and (not isinstance(strategy, int) or isinstance(strategy, bool) or strategy < 1):
+            known = ", ".join(map(repr, _SPLITS))
+            raise OptionError(f"parallel_k is {known} or a number of parts, got {strategy!r}")
+        return self._set(splits=strategy)
 
     def use_fp16(self, flag: bool = True) -> DynamoConfig:
-        """True warns: models keep their types."""
-        return self._always("use_fp16", flag, False, "convert the model, model.half(), or use torch.autocast")
+        """Whether models of f32 compute in f16 where that is safe; inputs and results keep their types. Gradients are
+        computed as without. Needs hidet-compat."""
+        return self._set(is_half=bool(flag))
 
     def use_fp16_reduction(self, flag: bool = True) -> DynamoConfig:
-        """True warns: sums of 16-bit floats are kept in f32."""
-        return self._always("use_fp16_reduction", flag, False, "sums of 16-bit floats are kept in f32")
+        """Whether products of f16 are summed in f16 by matrix units, which loses digits, or in f32."""
+        return self._set(sums_halves=bool(flag))
 
     def steal_weights(self, flag: bool = True) -> DynamoConfig:
-        """True warns: the model keeps its weights."""
-        return self._always("steal_weights", flag, False, "option freeze=True bakes weights in and releases others")
+        """Whether weights are baked in, and those released that only the model has: option `freeze`."""
+        return self._set(is_frozen=bool(flag))
 
     def correctness_report(self, flag: bool = True) -> DynamoConfig:
         """Print how far every operator's results are from torch's own, at the first call of each graph."""
@@ -87,12 +102,6 @@ class DynamoConfig:
 
     def _set(self, **changed: Any) -> DynamoConfig:
         _SETTINGS.set(replace(_SETTINGS.get(), **changed))
-        return self
-
-    def _always(self, name: str, given: object, expected: object, hint: str) -> DynamoConfig:
-        if given != expected:
-            what = f"dynamo_config.{name}({given!r}) is accepted and changes nothing"
-            warnings.warn(HidetWarning(what, hint=hint), stacklevel=3)
         return self
 
 
@@ -110,7 +119,65 @@ def configured() -> dict[str, Any]:
         found |= dict.fromkeys(("tf32_products", "tf32_convolutions"), settings.tensor_core)
     if settings.dump is not None:
         found["dump"] = settings.dump
-    return found
+    if settings.is_frozen:
+        found["freeze"] = True
+    if settings.splits == "search":
+        found.setdefault("search_space", 1)
+    return found | _options_of_wheels(settings)
+
+
+_SPLITS = {"default": 0, "search": 0, "disabled": 1}
+"""Option `gpu.split_k` by the names of strategies."""
+
+
+def _options_of_wheels(settings: _Settings) -> dict[str, Any]:
+    """Those that settings ask for beyond the defaults; those of targets that are not installed have nothing to say.
+    OptionError where hidet-compat is missing."""
+    splits = settings.splits
+    wishes: dict[str, Any] = {
+        "compat.precision": "float16" if settings.is_half else None,
+        "compat.attention": None if settings.has_attention else False,
+        "cuda.fp16_accumulation": settings.sums_halves or None,
+        "gpu.split_k": (_SPLITS[splits] if isinstance(splits, str) else splits) or None,
+    }
+    found = {name: value for name, value in wishes.items() if value is not None}
+    known = load_registry().options if found else {}
+    missing = [name for name in found if name.startswith("compat.") and name not in known]
+    if missing:
+        raise OptionError(f"dynamo_config asks for option {missing[0]}", hint="pip install hidet-compat")
+    return {name: value for name, value in found.items() if name in known}
+
+
+@contextmanager
+def settings_by_name(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Options of torch.compile without those that are named as settings of `dynamo_config` or `hidet.option`, which
+    hold in the block, as hidet 0.6 had it."""
+    own = {*(f.name for f in fields(Options)), *load_registry().options, "target"}
+    kept: dict[str, Any] = {}
+    token = _SETTINGS.set(_SETTINGS.get())
+    try:
+        with option.context():
+            for name, value in given.items():
+                if name in own:
+                    kept[name] = value
+                elif name in _BY_NAME:
+                    getattr(dynamo_config, name)(value)
+                elif option.is_option_exist(str(name)):
+                    option.set_option(name, value)
+                else:
+                    kept[name] = value
+            yield kept
+    finally:
+        _SETTINGS.reset(token)
+
+
+_BY_NAME = frozenset(
+    (
+        *("use_tensor_core", "use_cuda_graph", "print_input_graph", "dump_graph_ir", "correctness_report"),
+        *("use_attention", "parallel_k", "use_fp16", "use_fp16_reduction", "steal_weights"),
+    )
+)
+"""Settings of `dynamo_config` that options may name."""
 
 
 def prints_graphs() -> bool:
