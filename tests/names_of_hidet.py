@@ -22,6 +22,7 @@ i = hidet.asarray([[1, 2, 3], [4, 5, 6]], dtype="int32")
 one = hidet.asarray([7.0])
 s = hidet.symbol([2, 3])
 graph = hidet.trace_from(hidet.ops.relu(s) + 1.0)
+product = hidet.trace_from(hidet.ops.matmul(s, x.transpose(0, 1)))
 """
 """What uses may name beside the files of a temporary directory, where they run."""
 
@@ -227,20 +228,35 @@ GROUPS = (
         acts={
             "save_graph_instrument": "with hidet.graph.PassContext() as ctx: ctx.save_graph_instrument('stages')",
             "current": "hidet.graph.PassContext.current()",
-            "set_mma": "hidet.graph.PassContext().set_mma('mma')",
-            "set_use_attention": "hidet.graph.PassContext().set_use_attention(True)",
-            "set_parallel_k": "hidet.graph.PassContext().set_parallel_k(default=True)",
+            **{
+                name: (
+                    f"with hidet.graph.PassContext() as ctx: ctx.{call}; "
+                    f"assert hidet.option.get_option({option}) {value}"
+                )
+                for name, call, option, value in (
+                    ("set_mma", "set_mma('simt')", "'cuda.matrix_units'", "is False"),
+                    ("set_use_attention", "set_use_attention(False)", "'compat.attention'", "is False"),
+                    ("set_parallel_k", "set_parallel_k(nparts=4)", "'gpu.split_k'", "== 4"),
+                    ("set_reduce_precision", "set_reduce_precision('float16')", "'cuda.fp16_accumulation'", "is True"),
+                )
+            },
+            "set_precision": (
+                "with hidet.graph.PassContext() as ctx: ctx.set_precision('float16'); "
+                "assert 'f16' in str(hidet.graph.optimize(product))"
+            ),
         },
         warns={
-            "set_precision": "hidet.graph.PassContext().set_precision('float16')",
-            "set_reduce_precision": "hidet.graph.PassContext().set_reduce_precision('float16')",
             "set_verbose": "hidet.graph.PassContext().set_verbose()",
             "profile_pass_instrument": "hidet.graph.PassContext().profile_pass_instrument()",
             "reduce_cuda_compile_mem": "hidet.graph.PassContext().reduce_cuda_compile_mem(True)",
             "allow_source_graph_removal": "hidet.graph.PassContext().allow_source_graph_removal()",
         },
         refused={"add_quantize_rules": "hidet.graph.PassContext().add_quantize_rules([])"},
-        notes={"set_mma": "matrix units are used wherever they can be; `simt` warns"},
+        notes={
+            "set_precision": "see [Mixed precision](mixed-precision.md)",
+            "set_reduce_precision": "what matrix units sum products of f16 in",
+            "add_quantize_rules": "`hidet.ops.symmetric_quantize` of weights",
+        },
         doc="Of the wheel `hidet-compat`.",
     ),
     Group(
@@ -276,6 +292,7 @@ GROUPS = (
             "get_runtime_check": "assert hidet.option.get_runtime_check()",
             "get_execution_mode": "assert hidet.option.get_execution_mode() == 'compilation'",
             "get_parallel_k": "assert hidet.option.get_parallel_k() == 'default'",
+            "parallel_k": "hidet.option.parallel_k('disabled'); assert hidet.option.get_option('gpu.split_k') == 1",
             "is_use_torch_stream": "assert hidet.option.is_use_torch_stream()",
             "is_option_exist": "assert hidet.option.is_option_exist('search_space')",
             "context": "with hidet.option.context() as ctx: ctx.set_option('search_space', 0)",
@@ -290,7 +307,6 @@ GROUPS = (
             "debug_show_var_id": "hidet.option.debug_show_var_id()",
             "debug_dump_graph_visual": "hidet.option.debug_dump_graph_visual()",
             "debug_show_verbose_flow_graph": "hidet.option.debug_show_verbose_flow_graph()",
-            "parallel_k": "hidet.option.parallel_k('search')",
             "hexcute_matmul": "hidet.option.hexcute_matmul('disable')",
             "compile_server.addr": "hidet.option.compile_server.addr('10.0.0.1')",
             "compile_server.port": "hidet.option.compile_server.port(80)",
@@ -325,17 +341,31 @@ GROUPS = (
             "print_input_graph": "hidet.torch.dynamo_config.print_input_graph(False)",
             "dump_graph_ir": "hidet.torch.dynamo_config.dump_graph_ir('dumped')",
             "correctness_report": "hidet.torch.dynamo_config.correctness_report(False)",
-            "use_attention": "hidet.torch.dynamo_config.use_attention(True)",
-            "reset": "hidet.torch.dynamo_config.reset()",
+            "use_fp16": (
+                "hidet.torch.dynamo_config.use_fp16(True); "
+                "y = torch.compile(torch.nn.Linear(8, 8), backend='hidet')(torch.randn(4, 8)).detach(); "
+                "assert torch.equal(y, y.half().float())"
+            ),
+            **{
+                name: (
+                    "from hidet.torch.backend import torch_options; "
+                    f"hidet.torch.dynamo_config.{name}({given}); assert torch_options(None, None).{option} {value}"
+                )
+                for name, given, option, value in (
+                    ("use_fp16_reduction", "True", "plugin_options['cuda.fp16_accumulation']", "is True"),
+                    ("use_attention", "False", "plugin_options['compat.attention']", "is False"),
+                    ("parallel_k", "'disabled'", "plugin_options['gpu.split_k']", "== 1"),
+                    ("steal_weights", "True", "freeze", "is True"),
+                )
+            },
+            "reset": "assert hidet.torch.dynamo_config.use_fp16().reset() is hidet.torch.dynamo_config",
         },
         present="search_space",
-        warns={
-            "use_fp16": "hidet.torch.dynamo_config.use_fp16(True)",
-            "use_fp16_reduction": "hidet.torch.dynamo_config.use_fp16_reduction(True)",
-            "steal_weights": "hidet.torch.dynamo_config.steal_weights(True)",
-            "parallel_k": "hidet.torch.dynamo_config.parallel_k('search')",
+        notes={
+            "use_fp16": "see [Mixed precision](mixed-precision.md); needs `hidet-compat`",
+            "use_attention": "False takes attention apart; needs `hidet-compat`",
+            "steal_weights": "option `freeze`",
         },
-        notes={"use_attention": "attention is recognised always; False warns"},
     ),
     Group(
         "hidet.frontend",
