@@ -13,7 +13,9 @@ _OPERATORS = (
     *("cuda_batch_matmul", "hip_batch_matmul", "matmul_x86", "matmul_cublas", "conv1d_gemm", "conv2d_gemm"),
     *("conv3d_gemm", "conv2d_channel_last", "conv2d_winograd", "conv2d_gemm_fp16", "conv2d_gemm_fp16_channel_last"),
     *("conv2d_gemm_image_transform", "conv2d_transpose_gemm", "barrier", "wait_tensor", "fused_operator"),
-    *("all_reduce", "all_gather", "reduce_scatter"),
+    *("all_reduce", "all_gather", "reduce_scatter", "softmin", "batch_norm_infer", "lp_norm", "resize2d"),
+    *("embedding_bag", "symmetric_quantize", "symmetric_dequantize", "real", "imag", "conj", "make_complex"),
+    *("einops_rearrange", "meshgrid", "set_strided_slice", "conv_pad", "scatter_", "scatter_add_", "transfer"),
 )
 _TYPES = (
     *("BaseType", "DataType", "TensorType", "PointerType", "TensorPointerType", "VoidType", "ReferenceType"),

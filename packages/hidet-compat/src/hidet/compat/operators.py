@@ -1,4 +1,5 @@
-"""Names of `hidet.ops` that say how something is computed, which the compiler chooses, or that nothing is done."""
+"""Names of `hidet.ops` that say how something is computed, which the compiler chooses, or that nothing is done; and
+functions that are made of several operators."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from hidet.api.flow.examples import shown
 from hidet.api.flow.functions import named
 from hidet.api.flow.operation import apply_one
 from hidet.api.tensors.tensor import Tensor
+from hidet.compat import layers
+from hidet.compat import movement as moving
 from hidet.errors import UnsupportedOp
 
 
@@ -125,6 +128,24 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
         "conv2d_gemm_image_transform(image, (3, 3), (1, 1), (1, 1), groups=2)",
     ),
     "conv2d_transpose_gemm": (products.conv_transpose, "conv2d_transpose_gemm(image, filters, 2, 1)"),
+    "softmin": (layers.softmin, "softmin(x)"),
+    "batch_norm_infer": (layers.batch_norm_infer, "batch_norm_infer(image, hidet.zeros([4]), hidet.ones([4]))"),
+    "lp_norm": (layers.lp_norm, "lp_norm(x)"),
+    "resize2d": (layers.resize2d, 'resize2d(image, size=(16, 12), method="linear")'),
+    "embedding_bag": (layers.embedding_bag, "embedding_bag(rows, x, hidet.asarray([0, 2]))"),
+    "symmetric_quantize": (layers.symmetric_quantize, "symmetric_quantize(x)"),
+    "symmetric_dequantize": (layers.symmetric_dequantize, "symmetric_dequantize(*hidet.ops.symmetric_quantize(x))"),
+    "real": (layers.real, "real(z)"),
+    "imag": (layers.imag, "imag(z)"),
+    "conj": (layers.conj, "conj(z)"),
+    "make_complex": (layers.make_complex, "make_complex(hidet.asarray([1.0, 2.0]), hidet.asarray([0.5, -1.0]))"),
+    "einops_rearrange": (moving.einops_rearrange, 'einops_rearrange(image, "n (g c) h w -> n (h w) g c", g=2)'),
+    "meshgrid": (moving.meshgrid, "meshgrid(v, hidet.asarray([1.0, 2.0]))"),
+    "set_strided_slice": (moving.set_strided_slice, "set_strided_slice(x, 9.0, starts=[0, 1], ends=[2, 3])"),
+    "conv_pad": (moving.conv_pad, "conv_pad(image, 1)"),
+    "scatter_": (moving.scatter_, 'scatter_(x, 1, rows.reshape([1, 3]), y, reduce="sum")'),
+    "scatter_add_": (moving.scatter_add_, "scatter_add_(x, 0, rows.reshape([1, 3]), y)"),
+    "transfer": (moving.transfer, 'transfer(x, "cpu")'),
     "barrier": (kept, "barrier(x)"),
     "wait_tensor": (ready, "wait_tensor(x)"),
 }

@@ -296,13 +296,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         for made in (
             *(movement.concat, movement.transpose, movement.reshape, movement.view, movement.squeeze),
             *(movement.unsqueeze, movement.expand_dims, movement.flatten, movement.rearrange),
-            *(movement.einops_rearrange, movement.broadcast, movement.meshgrid, movement.cast, movement.take),
-            *(movement.split, movement.strided_slice, movement.set_strided_slice, movement.pad, movement.conv_pad),
-            *(movement.repeat_interleave, movement.roll, movement.scatter_, movement.scatter_add_),
-            movement.transfer,
-            *(layers.clamp, layers.softmin, layers.batch_norm_infer, layers.lp_norm, layers.resize2d),
-            *(layers.embedding_bag, layers.symmetric_quantize, layers.symmetric_dequantize),
-            *(layers.real, layers.imag, layers.conj, layers.make_complex),
+            *(movement.broadcast, movement.cast, movement.take, movement.split, movement.strided_slice, movement.pad),
+            *(movement.repeat_interleave, movement.roll, layers.clamp),
         )
     },
     "permute_dims": movement.transpose,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy
-
-from hidet.api.flow.operation import apply_one, as_tensors, number_dtype
+from hidet.api.flow.operation import apply_one, number_dtype
 from hidet.api.tensors.tensor import Tensor
 from hidet.errors import ShapeError
 
@@ -70,45 +67,9 @@ def rearrange(x: Tensor, plan: Sequence[Sequence[int]]) -> Tensor:
     return reshape(turned, [math.prod(x.shape[dim] for dim in joined) for joined in plan])
 
 
-def einops_rearrange(x: Tensor, pattern: str, **axes_lengths: int) -> Tensor:
-    """x with dims in another order, split and joined, as einops.rearrange has it: "b (h d) c -> b h c d", h=4.
-
-    ShapeError for "...", for sides whose names differ, and where the extents of a split do not follow.
-    """
-    sides = [[part.strip("()").split() for part in re.findall(r"\([^)]*\)|\S+", side)] for side in pattern.split("->")]
-    if len(sides) != 2 or "." in pattern or len(sides[0]) != len(x.shape):
-        raise ShapeError(f"rearrange({pattern!r}) of a tensor of {len(x.shape)} dims", hint="'b (h d) -> h b d', h=2")
-    known: dict[str, Any] = {"1": 1, **axes_lengths}
-    for extent, part in zip(x.shape, sides[0], strict=True):
-        unknown = [name for name in part if name not in known]
-        if len(unknown) > 1:
-            raise ShapeError(f"rearrange({pattern!r}): the extents of {' and '.join(unknown)} are not known")
-        if unknown:
-            known[unknown[0]] = extent // math.prod(known[name] for name in part if name in known)
-        if math.prod(known[name] for name in part) != extent:
-            raise ShapeError(f"rearrange({pattern!r}): an extent of {extent} is not {' * '.join(part) or 1}")
-    before, after = ([name for part in side for name in part if name != "1"] for side in sides)
-    if sorted(before) != sorted(after) or len({*before}) < len(before):
-        raise ShapeError(f"rearrange({pattern!r}): both sides have the same names, each once")
-    turned = transpose(reshape(x, [known[name] for name in before]), [before.index(name) for name in after])
-    return reshape(turned, [math.prod(known[name] for name in part) for part in sides[1]])
-
-
 def broadcast(x: Tensor, shape: Sequence[Any]) -> Tensor:
     """x with dims of extent 1 repeated."""
     return apply_one("expand", x, shape=list(shape))
-
-
-def meshgrid(*tensors: Any, indexing: str = "ij") -> list[Tensor]:
-    """Coordinates of a grid, of those along its axes; indexing "xy" exchanges its first two axes."""
-    given = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else list(tensors)
-    extents = [x.size for x in given]
-    grids = []
-    for axis, x in enumerate(given):
-        lying = reshape(x, [extents[axis] if other == axis else 1 for other in range(len(given))])
-        grid = broadcast(lying, extents)
-        grids.append(transpose(grid, [1, 0, *range(2, len(given))]) if indexing == "xy" else grid)
-    return grids
 
 
 def cast(x: Tensor, dtype: Any) -> Tensor:
@@ -143,18 +104,20 @@ def split(data: Tensor, parts_or_sections: Numbers, axis: int = 0) -> list[Tenso
 
 def part(x: Tensor, ranges: dict[int, tuple[Any, Any, int]]) -> Tensor:
     """Some elements along axes: (start, stop, step) by axis."""
-    starts, stops, steps = _bounds(x, ranges)
+    starts, stops, steps = bounds_of(x, ranges)
     return apply_one("slice", x, starts=starts, stops=stops, steps=steps)
 
 
-def _bounds(x: Tensor, ranges: dict[int, tuple[Any, Any, int]]) -> list[list[Any]]:
+def bounds_of(x: Tensor, ranges: dict[int, tuple[Any, Any, int]]) -> list[list[Any]]:
+    """Starts, stops and steps, one each an axis."""
     chosen = [ranges.get(axis, (0, extent, 1)) for axis, extent in enumerate(x.shape)]
     return [list(numbers) for numbers in zip(*chosen, strict=True)]
 
 
-def _ranges(
+def ranges_of(
     x: Tensor, starts: Sequence[Any], ends: Sequence[Any], axes: Sequence[int] | None, strides: Sequence[Any] | None
 ) -> dict[int, tuple[Any, Any, int]]:
+    """(start, stop, step) by axis, with None as in Python's slices."""
     places = range(len(starts)) if axes is None else [axis % len(x.shape) for axis in axes]
     steps = [None] * len(starts) if strides is None else strides
     bounds = zip(places, starts, ends, steps, strict=True)
@@ -169,29 +132,7 @@ def strided_slice(
     strides: Sequence[int | None] | None = None,
 ) -> Tensor:
     """`data[start:end:stride]` along axes; None for axes is the first ones, None in a list as in Python's slices."""
-    return part(data, _ranges(data, starts, ends, axes, strides))
-
-
-def set_strided_slice(
-    data: Tensor,
-    setvalue: Any,
-    starts: Sequence[int | None],
-    ends: Sequence[int | None],
-    index_dims: Sequence[int] = (),
-    strides: Sequence[int | None] | None = None,
-) -> Tensor:
-    """`data` with `setvalue`, a number or a tensor, in place of a slice; `data` itself stays.
-
-    index_dims: dims of the slice that the value has not.
-    """
-    bounds = _bounds(data, _ranges(data, starts, ends, None, strides))
-    extents = [len(range(*bound)) for bound in zip(*bounds, strict=True)]
-    (value, _) = as_tensors([setvalue, data])
-    assert value is not None
-    if index_dims and len(value.shape) + len(index_dims) == len(extents):
-        value = unsqueeze(value, index_dims)
-    names = dict(zip(("starts", "stops", "steps"), bounds, strict=True))
-    return apply_one("slice_scatter", data, broadcast(value, extents), **names)
+    return part(data, ranges_of(data, starts, ends, axes, strides))
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
@@ -239,13 +180,6 @@ def pad(data: Tensor, pads: Sequence[Any], mode: str = "constant", value: float 
     return apply_one("pad", data, pads=pairs, mode=mode, value=value)
 
 
-def conv_pad(data: Tensor, pads: Numbers, value: float = 0.0) -> Tensor:
-    """Images with elements added around them. pads: a number, one an axis, or those before axes and those behind."""
-    axes = len(data.shape) - 2
-    numbers = [pads] * axes if isinstance(pads, int) else list(pads)
-    return pad(data, numbers * 2 if len(numbers) == axes else numbers, value=value)
-
-
 def repeat_interleave(data: Tensor, repeats: int, dim: int | None = None) -> Tensor:
     """Every row along a dim repeated; None: every element, as one dim."""
     x, axis = (flatten(data), 0) if dim is None else (data, dim)
@@ -257,36 +191,6 @@ def roll(x: Tensor, shifts: Numbers, dims: Numbers | None = None) -> Tensor:
     if dims is None:
         return reshape(apply_one("roll", flatten(x), shifts=listed(shifts), axes=[0]), x.shape)
     return apply_one("roll", x, shifts=listed(shifts), axes=listed(dims))
-
-
-def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str | None = None) -> Tensor:
-    """Write, into `input` itself, src[...] at index[...] along a dim; what is symbolic stays and the result has it.
-
-    reduce: None replaces; "sum" ("add"), "prod" ("multiply"), "amax", "amin" or "mean" with what was there.
-    """
-    how = {"add": "sum", "multiply": "prod", "replace": None}.get(str(reduce), reduce)
-    return _overwritten(input, apply_one("scatter", input, index, src, axis=dim, reduce=how))
-
-
-def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """`scatter_` that adds to what was there."""
-    return scatter_(input, dim, index, src, "sum")
-
-
-def _overwritten(x: Tensor, result: Tensor) -> Tensor:
-    """x, with the elements of a result; on the host in the memory that it shares."""
-    if x.is_symbolic() or result.is_symbolic():
-        return result
-    if x.device == "cpu":
-        numpy.copyto(x.storage, result.storage)
-    else:
-        x.storage = result.storage
-    return x
-
-
-def transfer(x: Tensor, dst_device: str) -> Tensor:
-    """x on another device."""
-    return x.to(device=dst_device)
 
 
 def listed(dims: Numbers) -> list[int]:
