@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str] | None] = {
     # What importers share; a wheel of a frontend is above it.
     "frontend": GRAPH | CONTEXT | {"runtime"},
     # Tensors that users hold, and operators on them, which are compiled to run.
-    "api": GRAPH | CONTEXT | {"compiler", "fusion", "passes", "runtime"},
+    "api": GRAPH | CONTEXT | {"compiler", "fusion", "passes", "runtime", "schedule"},
     "ops": {"api"},
     "compiler": GRAPH | CONTEXT | {"operators", "schedule", "fusion", "host", "passes", "runtime", "progress"},
     # Names that users' scripts call.

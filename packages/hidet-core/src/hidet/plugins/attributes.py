@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hidet.plugins.specs import AttributeSpec
@@ -27,6 +27,16 @@ def find(module: str, name: str) -> object:
     if spec is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     return spec.resolve()
+
+
+def member(owner: object, path: str, name: str) -> object:
+    """What `owner.name` is to a plug-in, which offers functions and properties of the class that users know by `path`:
+    "hidet.Tensor", "hidet.FlowGraph" or "hidet.runtime.CompiledGraph". AttributeError where it is nothing to any."""
+    spec = None if name.startswith("_") else _attributes().get(f"{path}.{name}")
+    if spec is None:
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+    found: Any = spec.resolve()
+    return found.__get__(owner, type(owner))
 
 
 def names_of(module: str) -> list[str]:

@@ -112,7 +112,7 @@ def hidet_tuning_executors() -> Iterable[ExecutorSpec]:
 
 @hookspec
 def hidet_attributes() -> Iterable[AttributeSpec]:
-    """Names of modules of hidet that users call: `hidet.graph.PassContext`."""
+    """Names of modules and classes of hidet that users call: `hidet.graph.PassContext`, `hidet.Tensor.layout`."""
 
 
 @hookspec(firstresult=True)

@@ -461,8 +461,9 @@ class ExecutorSpec(LoadedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeSpec(LoadedSpec):
-    """A name that a module of hidet has for users: "hidet.graph.PassContext" is what `load` names. A module's own names
-    come first; which modules ask is in `hidet.plugins.attributes`."""
+    """A name that a module or a class of hidet has for users: "hidet.graph.PassContext" is what `load` names, and
+    "hidet.Tensor.layout" a property, or a function of the tensor. Own names of modules and classes come first; which of
+    them ask is in `hidet.plugins.attributes`."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hidet.plugins.attributes import member
 from hidet.runtime.adapter import NumpyAdapter, TensorAdapter
 from hidet.runtime.arguments import ArgumentCheck
 from hidet.runtime.executor import Executor, SegmentFunction
@@ -121,10 +122,10 @@ class CompiledGraph:
             self._parameters = ParameterSets(program)
 
     def __getattr__(self, name: str) -> Any:
-        """What only a graph has whose code is loaded: it is loaded when that is first asked for."""
+        """What only a graph has whose code is loaded, which it is when that is first asked for; what plug-ins add."""
         load = self.__dict__.get("_load")
         if load is None or name not in _OF_LOADED_CODE:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return member(self, "hidet.runtime.CompiledGraph", name)
         self.__dict__.update(load().__dict__)
         return self.__dict__[name]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pkgutil import extend_path
 from typing import Any
 
 import numpy
@@ -10,6 +12,14 @@ import numpy
 from hidet.utils.benchmark import benchmark_func, do_bench
 
 __all__ = ["assert_close", "benchmark_func", "do_bench", "prod", "same_list"]
+
+# Wheels may continue this package in folders of their own.
+__path__ = extend_path(__path__, __name__)
+
+
+def __getattr__(name: str) -> Any:
+    # What plug-ins add.
+    return import_module("hidet.plugins.attributes").find("hidet.utils", name)
 
 
 def prod(seq: Iterable[Any]) -> Any:
