@@ -64,7 +64,7 @@ def test_tensors_are_shared_with_torch():
 def test_types_of_scripts_are_types_of_tensors():
     assert hidet.randn([1]).dtype == f32 == hidet.float32
     assert hidet.float32 == dtypes.f32 and hidet.float32 != dtypes.f64
-    assert hidet.float32 != "float32"
+    assert hidet.float32 == "float32" == hidet.randn([1]).dtype and hidet.float32 != "float64"
 
 
 def test_a_tensor_shows_its_head_and_elements():

@@ -61,7 +61,9 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        # Other libraries' and scripts' types may know that they stand for this one.
+        # Other libraries' and scripts' types may know that they stand for this one; a text is a name.
+        if isinstance(other, str):
+            return self.name == other
         return self.name == other.name if isinstance(other, DType) else NotImplemented
 
     def __hash__(self) -> int:

@@ -173,6 +173,10 @@ class Machine:
         """What `arch` has set; "auto" at first."""
         return current().machines.get(self._target, "auto")
 
+    def __getattr__(self, name: str) -> object:
+        # What plug-ins add.
+        return import_module("hidet.plugins.attributes").member(self, f"hidet.option.{self._target}", name)
+
 
 cpu = Machine("cpu")
 cuda = Machine("cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,13 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 
 def hidet_attributes() -> Iterable[AttributeSpec]:
     """Settings of `hidet.option`, and names of other modules."""
+    from hidet.compat.members import MEMBERS
     from hidet.compat.names import PLACES
-    from hidet.compat.option import NAMES
+    from hidet.compat.option import MACHINE, NAMES
 
     settings = {f"hidet.option.{name}": f"hidet.compat.option:{name}" for name in NAMES}
-    return [AttributeSpec(name=name, load=place) for name, place in {**PLACES, **settings}.items()]
+    settings |= {f"hidet.option.cuda.{name}": f"hidet.compat.option:{name}" for name in MACHINE}
+    return [AttributeSpec(name=name, load=place) for name, place in {**PLACES, **MEMBERS, **settings}.items()]
 
 
 def hidet_options() -> Iterable[OptionSpec]:
@@ -48,6 +51,13 @@ def hidet_options() -> Iterable[OptionSpec]:
             doc="whether attention is computed by one kernel, or by products and a softmax",
         ),
     ]
+
+
+def hidet_pass_done(name: str, level: str, before: object, after: object, seconds: float) -> None:
+    """Instruments of `PassContext` hear of graph passes."""
+    contexts = sys.modules.get("hidet.compat.pass_context")
+    if contexts is not None and level == "graph":
+        contexts.pass_done(name, before, after, seconds)
 
 
 def hidet_passes() -> Iterable[PassSpec]:

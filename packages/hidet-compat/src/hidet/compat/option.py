@@ -5,7 +5,7 @@ Most of them nothing reads any more: they keep what they are set to, and warn wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from hidet import option
 from hidet.compat.warn import warn_unread
 from hidet.errors import OptionError
+from hidet.plugins.host import load_registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ SETTINGS: Mapping[str, Setting] = {
     "hexcute_matmul": Setting("auto", "rules of schedules are asked by priority", ("auto", "enable"), "enable"),
     "use_torch_stream": Setting(True, "kernels run on the stream that torch has at the call", (True,)),
     "hip.arch": Setting("auto", "a target is a wheel; none is for HIP yet", ("auto",), "auto"),
+    "cuda.build.use_ftz": Setting(False, "numbers near zero are kept as they are", (False,)),
+    "cuda.build.use_prec_div": Setting(True, "quotients are rounded as IEEE 754 has it", (True,)),
     **{
         f"compile_server.{name}": Setting(value, _SERVER, (value,))
         for name, value in {
@@ -127,7 +130,74 @@ def splits_of(strategy: object) -> int:
     return splits
 
 
-_NAMES = {**_made(), "parallel_k": parallel_k, "get_parallel_k": get_parallel_k}
+def register_option(
+    name: str,
+    type_hint: str = "",
+    description: str = "",
+    default_value: object = None,
+    normalizer: Callable[[Any], Any] | None = None,
+    getter: Callable[[Any], Any] | None = None,
+    checker: Callable[[Any], bool] | None = None,
+) -> None:
+    """Make a setting of one's own, for `set_option` and `get_option`; blocks of `context` forget what is set in them.
+
+    normalizer: what is kept of a value. getter: what is told of it. checker: whether a value is right; OptionError for
+    others, and for a name that is taken.
+    """
+    if option.is_option_exist(name):
+        raise OptionError(f"option {name!r} exists already", hint="hidet.option.set_option changes it")
+
+    def set_value(value: Any) -> None:
+        if checker is not None and not checker(value):
+            raise OptionError(f"option {name!r} is {type_hint or 'another kind of value'}, got {value!r}")
+        option.remember(name, value if normalizer is None else normalizer(value))
+
+    def get_value() -> Any:
+        found = option.remembered(name, default_value)
+        return found if getter is None else getter(found)
+
+    set_value.__doc__ = get_value.__doc__ = description
+    *holders, last = name.split(".")
+    place: Any = option
+    for holder in holders:
+        if not hasattr(place, holder):
+            setattr(place, holder, SimpleNamespace())
+        place = getattr(place, holder)
+    setattr(place, last, set_value)
+    setattr(place, f"get_{last}", get_value)
+
+
+def get_arch_pair(machine: object) -> tuple[int, int]:
+    """The compute capability that `hidet.option.cuda.arch` names, as (9, 0); of "auto", that of the first GPU."""
+    arch = option.cuda.get_arch()
+    if arch == "auto":
+        made: Any = load_registry().target("cuda").resolve()
+        arch = made().architecture
+    number = arch.removeprefix("sm_").rstrip("af")
+    return int(number[:-1]), int(number[-1])
+
+
+def cpu_arch(machine: object, arch: str = "auto") -> None:
+    """`hidet.option.cpu.arch`."""
+    option.cpu.arch(arch)
+
+
+def get_cpu_arch(machine: object) -> str:
+    """`hidet.option.cpu.get_arch`."""
+    return option.cpu.get_arch()
+
+
+_OWN = {
+    "parallel_k": parallel_k,
+    "get_parallel_k": get_parallel_k,
+    "register_option": register_option,
+}
+_CUDA = _made()
+_NAMES = {**{name: made for name, made in _CUDA.items() if name != "cuda"}, **_OWN}
+build = property(lambda machine: _CUDA["cuda"].build)
+"""`hidet.option.cuda.build`."""
+MACHINE = ("build", "get_arch_pair", "cpu_arch", "get_cpu_arch")
+"""What `hidet.option.cuda` has besides."""
 NAMES = tuple(_NAMES)
 """What `__getattr__` finds."""
 

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from hidet import option
+from hidet.compat.pass_instruments import (
+    GraphPassInstrument,
+    ProfileInstrument,
+    SaveGraphInstrument,
+    VerboseInstrument,
+)
 from hidet.compat.warn import warn_unread
 from hidet.errors import OptionError, UnsupportedOp
+from hidet.graph.graph import Graph
 
 
 class PassContext:
@@ -22,6 +29,7 @@ class PassContext:
     def __init__(self) -> None:
         self._block = option.context()
         self._chosen: dict[str, object] = {}
+        self.instruments: list[GraphPassInstrument] = []
 
     def __enter__(self) -> PassContext:
         self._block.__enter__()
@@ -40,18 +48,16 @@ class PassContext:
         return cls._open[-1] if cls._open else cls()
 
     def save_graph_instrument(self, out_dir: str | os.PathLike[str]) -> PassContext:
-        """Write the graph after every pass, and all that is made of it, into a directory."""
-        return self._set("dump", out_dir)
+        """Write the graph after every pass that changes it into a directory: text, and JSON for the viewer Netron."""
+        return self._see(SaveGraphInstrument(out_dir))
 
     def profile_pass_instrument(self, log_file: str | None = None, print_stdout: bool = False) -> PassContext:
-        """Changes nothing, and warns."""
-        warn_unread("profile_pass_instrument", "report of hidet.compile has the seconds of every stage")
-        return self
+        """Write the time of every pass into a file, or print it."""
+        return self._see(ProfileInstrument(log_file, print_stdout))
 
     def set_verbose(self) -> PassContext:
-        """Changes nothing, and warns."""
-        warn_unread("set_verbose", 'hidet.option.dump("directory") writes what every pass does')
-        return self
+        """Print what every pass makes of the number of operators."""
+        return self._see(VerboseInstrument())
 
     def set_precision(self, dtype: str | None = None) -> PassContext:
         """Compute graphs of f32 in "float16" or "bfloat16" where that is safe; None and "float32" leave them as they
@@ -106,12 +112,24 @@ class PassContext:
             hint="hidet.ops.symmetric_quantize and symmetric_dequantize; docs/plugins.md has rewrites",
         )
 
+    def _see(self, instrument: GraphPassInstrument) -> PassContext:
+        self.instruments.append(instrument)
+        return self
+
     def _set(self, name: str, value: Any) -> PassContext:
         """An option that holds in the block."""
         self._chosen[name] = value
         if self in self._open:
             _ask(name, value)
         return self
+
+
+def pass_done(name: str, before: object, after: object, seconds: float) -> None:
+    """Tell the instruments of the contexts that are open that a pass has run."""
+    for context in PassContext._open:
+        for instrument in context.instruments:
+            assert isinstance(before, Graph) and isinstance(after, Graph)
+            instrument.pass_done(name, before, after, seconds)
 
 
 def _ask(name: str, value: object) -> None:

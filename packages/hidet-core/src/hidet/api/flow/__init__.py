@@ -4,7 +4,7 @@ An operator on tensors that have elements runs at once; one on a symbolic tensor
 those is made of what they remember.
 """
 
-from hidet.api.flow.graph import CudaGraph, FlowGraph, optimize, trace_from
+from hidet.api.flow.graph import FlowGraph, optimize, trace_from
 from hidet.api.flow.operation import Operation, apply
 
-__all__ = ["CudaGraph", "FlowGraph", "Operation", "apply", "optimize", "trace_from"]
+__all__ = ["FlowGraph", "Operation", "apply", "optimize", "trace_from"]

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Sequence
-from statistics import median
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, overload
 
 from hidet.api.flow.operation import Operation, call, device_of, type_of
-from hidet.api.tensors import create
+from hidet.api.flow.text import flow_text, fused_text
 from hidet.api.tensors.tensor import Tensor
 from hidet.compiler.graphs import compile_graph
 from hidet.context import Options, make_context_on, options_from
-from hidet.errors import ImportFailed, LaunchError, ShapeError
+from hidet.errors import ImportFailed, ShapeError
 from hidet.fusion.fuse import fuse
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value
 from hidet.passes.manager import run_graph_passes
+from hidet.plugins.attributes import find, member
 from hidet.plugins.host import load_registry
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
     from hidet.runtime.compiled import CompiledGraph
+
+
+FORWARD: ContextVar[Callable[[FlowGraph, Sequence[Any]], list[Any]] | None]
+"""What runs graphs in the place of their code, for who looks at each operator; None lets them run."""
+FORWARD = ContextVar("hidet_forward", default=None)
 
 
 def import_flow_graph(model: FlowGraph, example_inputs: object, ctx: CompileContext) -> Graph:
@@ -93,6 +98,12 @@ class FlowGraph:
         self.nodes = list(nodes)
         self._options: Options | None = None
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            # What plug-ins add.
+            return member(self, "hidet.FlowGraph", name)
+
     @functools.cached_property
     def graph(self) -> Graph:
         """The graph in the compiler's representation."""
@@ -125,8 +136,17 @@ class FlowGraph:
     def _compiled(self) -> CompiledGraph:
         return self.build()
 
+    @staticmethod
+    def load(model_file: str) -> FlowGraph:
+        """`hidet.load_graph`, of hidet-compat."""
+        loaded: FlowGraph = find("hidet", "load_graph")(model_file)  # type: ignore[operator]  # a function
+        return loaded
+
     def forward(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs: hidet tensors, or tensors of another library, which gives the outputs its kind."""
+        run = FORWARD.get()
+        if run is not None:
+            return run(self, inputs)
         if all(isinstance(tensor, Tensor) for tensor in inputs):
             return list(call(self._compiled, inputs))
         results: Any = self._compiled(*(t.storage if isinstance(t, Tensor) else t for t in inputs))
@@ -137,30 +157,8 @@ class FlowGraph:
         results = self.forward(inputs)
         return results[0] if len(results) == 1 else results
 
-    def dummy_inputs(self) -> list[Tensor]:
-        """Tensors of zeros that fit. ShapeError where a size is symbolic."""
-        return [_zeros_for(tensor) for tensor in self.inputs]
-
-    def latency(self, warmup: int = 25, repeat: int = 100, dummy_inputs: Sequence[Any] | None = None) -> float:
-        """The median of the milliseconds of a call. Results of a device are copied to the host, to wait for them."""
-        given = self.dummy_inputs() if dummy_inputs is None else dummy_inputs
-        for _ in range(warmup):
-            self.forward(given)
-        seconds = []
-        for _ in range(repeat):
-            start = time.perf_counter()
-            results = self.forward(given)
-            if self.device != "cpu":
-                results[0].numpy()
-            seconds.append(time.perf_counter() - start)
-        return 1e3 * median(seconds)
-
-    def cuda_graph(self) -> CudaGraph:
-        """The graph as one launch. LaunchError for the host's, and for symbolic sizes."""
-        return CudaGraph(self)
-
     def __str__(self) -> str:
-        return str(self.graph)
+        return flow_text(self)
 
     def __repr__(self) -> str:
         counts = f"{len(self.inputs)} inputs, {len(self.nodes)} operators, {len(self.outputs)} outputs"
@@ -168,14 +166,16 @@ class FlowGraph:
 
 
 class OptimizedFlowGraph(FlowGraph):
-    """A graph that shows what the compiler makes of it: which nodes are left, and which run as one kernel."""
+    """A graph that shows the kernels that the compiler makes of it. options: those that it is compiled with."""
+
+    def __init__(self, graph: FlowGraph, options: Options) -> None:
+        super().__init__(graph.inputs, graph.outputs, graph.nodes)
+        self._options = options
+        ctx = make_context_on(graph.device, options)
+        self._tasks = fuse(run_graph_passes(graph.graph, ctx), ctx)
 
     def __str__(self) -> str:
-        ctx = make_context_on(self.device, self._options)
-        shown = run_graph_passes(self.graph, ctx)
-        tasks = fuse(shown, ctx).tasks
-        fused = [" + ".join(node.op.name for node in task.nodes) for task in tasks]
-        return "\n".join([str(shown).rstrip(), *(f"# kernel {n}: {names}" for n, names in enumerate(fused))])
+        return fused_text(self._tasks, self.device)
 
 
 @overload
@@ -190,35 +190,4 @@ def optimize(graph: FlowGraph | Graph) -> FlowGraph | Graph:
     """
     if isinstance(graph, Graph):
         return run_graph_passes(graph, make_context_on("cpu"))
-    optimized = OptimizedFlowGraph(graph.inputs, graph.outputs, graph.nodes)
-    optimized._options = options_from(None)
-    return optimized
-
-
-def _zeros_for(tensor: Tensor) -> Tensor:
-    if not all(isinstance(extent, int) for extent in tensor.shape):
-        raise ShapeError(f"a size of {tuple(map(str, tensor.shape))} is not known", hint="pass tensors of your own")
-    return create.zeros(tensor.shape, tensor.dtype, tensor.device)
-
-
-class CudaGraph:
-    """A graph whose kernels are launched as one from the second run on, where that is quicker.
-
-    inputs: what the last run was given. outputs: what it gave.
-    """
-
-    def __init__(self, flow: FlowGraph) -> None:
-        if flow.device == "cpu":
-            raise LaunchError(f"a CUDA graph is of kernels on a GPU, this graph is on {flow.device}")
-        self.inputs = flow.dummy_inputs()
-        self._compiled = compile_graph(flow.graph, make_context_on(flow.device, {"mode": "reduce-overhead"}))
-        self.outputs = list(call(self._compiled, self.inputs))
-
-    def run(self, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """The outputs for inputs; None takes those that were given last."""
-        if inputs is not None:
-            self.inputs = list(inputs)
-        self.outputs = list(call(self._compiled, self.inputs))
-        return self.outputs
-
-    run_async = run
+    return OptimizedFlowGraph(graph, options_from(None))

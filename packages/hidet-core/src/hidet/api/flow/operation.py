@@ -15,7 +15,7 @@ from hidet.context import make_context_on, options_from
 from hidet.errors import DTypeError, LaunchError, UnsupportedOp, suggestion
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import GraphBuilder, node_meaning
-from hidet.graph.graph import Value
+from hidet.graph.graph import Graph, Value
 from hidet.graph.types import TensorType
 from hidet.plugins.host import load_registry
 
@@ -65,7 +65,27 @@ def apply(name: str, inputs: Sequence[Any], attributes: Mapping[str, Any] | None
         raise UnsupportedOp(f"operator {name!r} is unknown", hint=suggestion(name, operators))
     given = as_tensors(inputs)
     op.check_inputs(len(given))
-    attrs = op.attrs(attributes or {})
+    return _applied(op, given, op.attrs(attributes or {}))
+
+
+def apply_graph(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of a graph for tensors as its inputs, one operator after the other: symbolic where what they read is.
+
+    UnsupportedOp for operators on anything but tensors.
+    """
+    device = device_of(tensors)
+    known = dict(zip(graph.inputs, tensors, strict=True))
+    known.update((value, create.asarray(data.numpy(), device=device)) for value, data in graph.constants.items())
+    for node in graph.nodes:
+        others = [value for value in (*node.values, *node.outputs) if not isinstance(value.type, TensorType)]
+        if others:
+            raise UnsupportedOp(f"operator {node.op.name} on a {others[0].type}, which is no tensor", loc=node.loc)
+        results = _applied(node.op, [None if value is None else known[value] for value in node.inputs], node.attrs)
+        known.update(zip(node.outputs, results, strict=True))
+    return [known[value] for value in graph.outputs]
+
+
+def _applied(op: OperatorSpec, given: Sequence[Tensor | None], attrs: Attrs) -> tuple[Tensor, ...]:
     if any(tensor is not None and tensor.is_symbolic() for tensor in given):
         return Operation(op, given, attrs).outputs
     types = tuple(None if tensor is None else type_of(tensor) for tensor in given)

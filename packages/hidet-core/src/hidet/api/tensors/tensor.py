@@ -16,6 +16,7 @@ import numpy
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import LaunchError, ShapeError
+from hidet.plugins.attributes import member
 from hidet.plugins.host import load_registry
 
 if TYPE_CHECKING:
@@ -25,6 +26,31 @@ Shape = int | Sequence[int]
 """Extents, or the one of a tensor with a single axis."""
 Outline = tuple[tuple[Any, ...], DType]
 """Shape and element type of a tensor without elements."""
+
+
+class Device(str):
+    """Where memory is, a text: "cpu", "cuda:0"."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """The type of devices: "cuda"."""
+        return self.partition(":")[0]
+
+    @property
+    def id(self) -> int | None:
+        """Its number among those of its type; None for the host."""
+        number = self.partition(":")[2]
+        return int(number) if number else None
+
+    def is_cpu(self) -> bool:
+        """Whether it is the host."""
+        return self.kind == "cpu"
+
+    def is_cuda(self) -> bool:
+        """Whether it is an NVIDIA GPU."""
+        return self.kind == "cuda"
 
 
 class Tensor:
@@ -42,6 +68,12 @@ class Tensor:
         self.trace = trace
         self._device = device
         self._outline = outline
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            # What plug-ins add.
+            return member(self, "hidet.Tensor", name)
 
     def is_symbolic(self) -> bool:
         """Whether it has no elements, but may be computed from others that will have."""
@@ -65,9 +97,9 @@ class Tensor:
         return dtypes.from_numpy(self.storage.dtype) if self._is_on_host else self.storage.dtype
 
     @property
-    def device(self) -> str:
-        """Where the memory is: "cpu", "cuda:0", …"""
-        return self._device
+    def device(self) -> Device:
+        """Where the memory is."""
+        return Device(self._device)
 
     @property
     def size(self) -> int:
@@ -158,6 +190,16 @@ class Tensor:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        """For functions of torch, which get tensors of torch over the same memory. Python's operators are hidet's."""
+        if (
+            function.__name__.strip("_").removeprefix("r") in _ARITHMETIC
+            or function.__name__.strip("_") in _COMPARISONS
+        ):
+            return NotImplemented
+        return function(*map(_of_torch, given), **{name: _of_torch(value) for name, value in (named or {}).items()})
+
     def __dlpack__(self, **options: Any) -> Any:
         """For libraries that share memory."""
         return self.storage.__dlpack__(**options)
@@ -221,19 +263,11 @@ class Tensor:
         """The bytes as another type, or with other extents."""
         return _operator("view")(self, dtype, None if shape is None else extents_of(shape))
 
-    def rearrange(self, plan: Sequence[Sequence[int]]) -> Tensor:
-        """See `hidet.ops.rearrange`."""
-        return _operator("rearrange")(self, plan)
-
     def expand(self, *sizes: int) -> Tensor:
         """With dims of extent 1 repeated; -1 leaves one as it is."""
         fixed = len(sizes) - len(self.shape)
         extents = [self.shape[dim - fixed] if size == -1 else size for dim, size in enumerate(sizes)]
         return _operator("broadcast")(self, extents)
-
-    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
-        """With `value` where the mask holds."""
-        return _operator("where")(mask, value, self)
 
     def float(self) -> Tensor:
         """With elements of type float32."""
@@ -246,14 +280,6 @@ class Tensor:
     def contiguous(self) -> Tensor:
         """The tensor itself: its elements always lie in row-major order."""
         return self
-
-    def to_device(self, device: str) -> Tensor:
-        """The tensor on a device."""
-        return self.to(device=device)
-
-    def signature(self) -> str:
-        """Type, shape and device as a text."""
-        return f"tensor({self.dtype.name}, {list(self.shape)}, {self._device})"
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         """With two dims exchanged."""
@@ -268,14 +294,23 @@ def _operator(name: str) -> Callable[..., Tensor]:
     return found
 
 
+def _of_torch(given: Any) -> Any:
+    """An argument with tensors of torch in the place of hidet's."""
+    if isinstance(given, list | tuple):
+        return type(given)(map(_of_torch, given))
+    return given.torch() if isinstance(given, Tensor) else given
+
+
 def is_array(other: Any) -> bool:
     """Whether an object is an array of another library that may stand for a tensor. Numpy's are not: their arithmetic
-    takes tensors, and gives numpy arrays."""
+    takes tensors on the right, and gives numpy arrays."""
     return not isinstance(other, Tensor) and hasattr(other, "__dlpack__") and not hasattr(other, "__array_ufunc__")
 
 
 def _arithmetic(operator: str, is_reflected: bool) -> Callable[[Tensor, Any], Any]:
     def compute(self: Tensor, other: Any) -> Any:
+        if isinstance(other, numpy.ndarray) and not is_reflected:
+            other = placed(other, self._device)
         if not isinstance(other, Tensor | bool | int | float) and not is_array(other):
             return NotImplemented
         pair = (other, self) if is_reflected else (self, other)
