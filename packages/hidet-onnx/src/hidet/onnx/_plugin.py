@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import FrontendSpec
+from hidet.plugins.specs import AttributeSpec, FrontendSpec
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
@@ -35,6 +35,11 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             doc="an ONNX model: a path ending in .onnx, or a ModelProto",
         )
     ]
+
+
+def hidet_attributes() -> Iterable[AttributeSpec]:
+    """`hidet.frontend.from_onnx`."""
+    return [AttributeSpec(name="hidet.frontend.from_onnx", load="hidet.onnx.flow:module_from_onnx")]
 
 
 def hidet_operators() -> Iterable[OperatorSpec]:

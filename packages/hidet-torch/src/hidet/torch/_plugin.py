@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import FrontendSpec
+from hidet.plugins.specs import AttributeSpec, FrontendSpec
 
 if TYPE_CHECKING:
     from hidet.plugins.specs import FrontendSpec
@@ -25,6 +25,11 @@ def is_module(model: object) -> bool:
     exporter = sys.modules.get("torch.export")
     is_program = exporter is not None and isinstance(model, exporter.ExportedProgram)
     return is_program or (torch is not None and (isinstance(model, torch.nn.Module) or inspect.isfunction(model)))
+
+
+def hidet_attributes() -> Iterable[AttributeSpec]:
+    """`hidet.frontend.from_torch`."""
+    return [AttributeSpec(name="hidet.frontend.from_torch", load="hidet.torch.flow:module_from_torch")]
 
 
 def hidet_frontends() -> Iterable[FrontendSpec]:
