@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hidet.errors import HidetError, HidetWarning
+from hidet.plugins.host import load_registry
 from tests.name_rows import State
 from tests.names_of_hidet import PAGE, SETUP, names, page
 
@@ -25,7 +26,11 @@ def found(path: str) -> Any:
             try:
                 value = importlib.import_module(".".join([first, *rest[: number + 1]]))
             except ImportError as error:
-                raise AttributeError(path) from error
+                # What plug-ins add to a class is found by objects of it.
+                added = load_registry().attributes.get(".".join([first, *rest[: number + 1]]))
+                if added is None:
+                    raise AttributeError(path) from error
+                value = added.resolve()
     return value
 
 
