@@ -65,7 +65,7 @@ GROUPS = (
             "register_rewrite_rule": PATTERN
             + (
                 "register_rewrite_rule(rule); after = str(hidet.graph.optimize(hidet.trace_from(y)))\n"
-                "clear_registered_rewrite_rules(); assert 'maximum' in after"
+                "clear_registered_rewrite_rules(); assert 'FusedMaximum' in after"
             ),
             "deregister_rewrite_rule": PATTERN
             + (

@@ -21,11 +21,12 @@ PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pypro
 SATELLITES = tuple(package for package in PACKAGES if package != "hidet-core")
 PARTS = {
     **{package: (f"hidet/{package.removeprefix('hidet-')}/",) for package in SATELLITES},
+    "hidet-compat": ("hidet/compat/", "hidet/graph", "hidet/ir", "hidet/nn", "hidet/utils"),
     "hidet-gpu": ("hidet/gpu/", "hidet/tile.py"),
     "hidet-script": ("hidet/lang/", "hidet/script_operator/", "hidet/utils/"),
     "hidet-tune": ("hidet/tuning/",),
 }
-"""What each satellite owns of the package."""
+"""What each satellite owns of the package; names without a slash are packages of others that it continues."""
 PLUGINS = tuple(package for package in SATELLITES if package != "hidet-testing")
 
 
