@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.name_rows import Group, Name, State
 from tests.names_of_kernels import GROUPS as GROUPS_OF_KERNELS
-from tests.names_of_kernels import TASK
+from tests.names_of_kernels import MODEL, TASK
 
 PAGE = Path(__file__).parent.parent / "docs" / "coming-from-hidet.md"
 
@@ -68,6 +68,8 @@ GROUPS = (
             ),
             "__version__": "assert hidet.__version__",
             "Operator": TASK + "assert isinstance(Twice(x), hidet.Operator)",
+            "Module": MODEL + "assert isinstance(model, hidet.Module)",
+            "nn": MODEL + "assert hidet.nn.Module is hidet.Module and model(x).shape == (2, 3)",
             "Task": TASK + "assert isinstance(Twice(x).task, hidet.Task)",
             "Device": "assert isinstance(x.device, hidet.Device) and x.device.kind == 'cpu'",
             "device": "assert hidet.device('cuda', 1) == 'cuda:1'",
@@ -77,7 +79,7 @@ GROUPS = (
         present=(
             "tfloat32 option ir utils graph runtime drivers driver cuda ops frontend torch onnx dtypes lang testing cli"
         ),
-        missing="Module save_task load_task backend logging hip distributed ffi nn apps kernels",
+        missing="save_task load_task backend logging hip distributed ffi apps kernels",
         notes={
             "save_compiled_graph": "`compiled.save(path)` of what `hidet.compile` gives",
             "load_compiled_graph": "`hidet.load(path)`",
@@ -287,8 +289,8 @@ GROUPS = (
             "symbol_like": "hidet.graph.symbol_like(x)",
             "Operator": TASK + "assert Twice(x).outputs[0].tolist() == (x + x).tolist()",
         },
-        present="transforms",
-        missing="nn GraphPass Module quant",
+        present="transforms nn Module",
+        missing="GraphPass quant",
     ),
     Group(
         "hidet.graph.PassContext",

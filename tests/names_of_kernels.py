@@ -39,6 +39,15 @@ with hidet.ir.FunctionBuilder("grow", kind="cpu_kernel") as fb:
     fb.buffer_store(v, [0], v[0] + 1)
 """
 
+MODEL = """
+class Doubled(hidet.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = hidet.nn.Linear(3, 3)
+    def forward(self, x): return self.inner(x) * 2.0
+model = Doubled()
+"""
+
 PATTERN = """
 from hidet.graph.transforms import *
 from hidet.graph.ops.activation import ReluOp
@@ -220,11 +229,57 @@ GROUPS = (
     ),
     Group("hidet.driver", present="build_ir_module"),
     Group(
+        "hidet.nn",
+        acts={
+            "Module": MODEL + "assert [name for name, _ in model.named_parameters()] == ['inner.weight', 'inner.bias']",
+            "Sequential": "assert hidet.nn.Sequential(hidet.nn.Relu(), hidet.nn.Tanh())(-one).tolist() == [0.0]",
+            "ModuleList": "assert len(hidet.nn.ModuleList([hidet.nn.Relu()])) == 1",
+            "Linear": "assert hidet.nn.Linear(3, 4)(x).shape == (2, 4)",
+            "LinearTransposed": "assert hidet.nn.LinearTransposed(3, 4).weight.shape == (4, 3)",
+            "Conv2d": "assert hidet.nn.Conv2d(3, 4, 3, padding=1)(hidet.zeros([1, 3, 5, 5])).shape == (1, 4, 5, 5)",
+            "BatchNorm2d": "assert hidet.nn.BatchNorm2d(3)(hidet.zeros([1, 3, 2, 2])).shape == (1, 3, 2, 2)",
+            "LayerNorm": "assert abs(hidet.nn.LayerNorm(3)(x).mean().item()) < 1e-5",
+            "GroupNorm": "assert abs(hidet.nn.GroupNorm(1, 3)(x).mean().item()) < 1e-5",
+            "MaxPool2d": "assert hidet.nn.MaxPool2d(2, 2)(hidet.zeros([1, 1, 4, 4])).shape == (1, 1, 2, 2)",
+            "AvgPool2d": "assert hidet.nn.AvgPool2d(2, 2)(hidet.ones([1, 1, 2, 2])).item() == 1.0",
+            "AdaptiveAvgPool2d": "assert hidet.nn.AdaptiveAvgPool2d(1)(hidet.ones([1, 1, 2, 2])).item() == 1.0",
+            "Embedding": "assert hidet.nn.Embedding(7, 4)(i).shape == (2, 3, 4)",
+            "Identity": "assert hidet.nn.Identity()(x) is x",
+            "Relu": "assert hidet.nn.Relu()(-one).item() == 0.0",
+            "Gelu": "assert 6.9 < hidet.nn.Gelu()(one).item() < 7.1",
+            "Geglu": "assert hidet.nn.Geglu(3, 5)(x).shape == (2, 5)",
+            "Tanh": "assert hidet.nn.Tanh()(one).item() <= 1.0",
+            "CrossAttention": (
+                "layer = hidet.nn.CrossAttention(4, heads=2, dim_head=2)\n"
+                "assert layer(hidet.ones([1, 3, 4])).shape == (1, 3, 4)"
+            ),
+        },
+        doc="For inference; `flow_graph_for(inputs)` gives the graph of a model.",
+    ),
+    Group(
         "hidet.testing",
-        missing=(
-            "models check_unary check_unary_dynamic check_binary check_binary_dynamic check_ternary "
-            "check_torch_unary check_torch_binary check_module assert_torch_allclose capture_stdout "
-            "device_to_torch benchmark_func"
-        ),
+        acts={
+            "models": "assert len(hidet.testing.models.resnet18(num_classes=2).parameters()) == 102",
+            "check_unary": "hidet.testing.check_unary([3], numpy.negative, hidet.ops.negative)",
+            "check_unary_dynamic": "hidet.testing.check_unary_dynamic([('n', 3)], numpy.negative, hidet.ops.negative)",
+            "check_binary": "hidet.testing.check_binary([3], [3], numpy.add, hidet.ops.add)",
+            "check_binary_dynamic": (
+                "hidet.testing.check_binary_dynamic([('n', 3)], [('n', 3)], numpy.add, hidet.ops.add)"
+            ),
+            "check_ternary": (
+                "hidet.testing.check_ternary([3], [3], [3], lambda a, b, c: a + b - c, lambda a, b, c: a + b - c)"
+            ),
+            "check_torch_unary": "hidet.testing.check_torch_unary([3], torch.neg, hidet.ops.negative)",
+            "check_torch_binary": "hidet.testing.check_torch_binary([3], [3], torch.add, hidet.ops.add)",
+            "check_module": "hidet.testing.check_module(torch.nn.Linear(3, 2), [torch.ones(1, 3)])",
+            "assert_torch_allclose": "hidet.testing.assert_torch_allclose(hidet.ones([2]), torch.ones(2))",
+            "capture_stdout": (
+                "with hidet.testing.capture_stdout() as captured: print('seen')\n"
+                "assert captured.getvalue() == 'seen\\n'"
+            ),
+            "device_to_torch": "assert hidet.testing.device_to_torch('vcuda') == 'cuda'",
+            "benchmark_func": "hidet.testing.benchmark_func(lambda: None, warmup=0, number=1, repeat=1)",
+        },
+        notes={"models": "`resnet18` to `resnet152`; language models are those of other libraries, compiled"},
     ),
 )

@@ -38,6 +38,8 @@ FIRST_USE: Mapping[str, set[str]] = {
     "runtime/module.py": {"rich.console", "rich.syntax"},
     # Artifacts load without code generator, passes and what measures the processor.
     "cpu/target.py": {"hidet.cpu.codegen", "hidet.cpu.measure", "hidet.passes.program.assert_bounds"},
+    # Checks against numpy need no torch.
+    "testing/checks.py": {"torch"},
     # Compiling loads what rules of users need where there is one.
     "compat/rule_passes.py": {"hidet.graph.transforms.rewriting"},
     # What measures a device compiles a product, which takes the target's schedules.

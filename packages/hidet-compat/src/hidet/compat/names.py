@@ -26,6 +26,11 @@ _EXPRESSIONS = (
     *("equal", "not_equal", "less_than", "less_equal", "left_shift", "right_shift", "bitwise_and", "bitwise_or"),
     *("bitwise_xor", "logical_and", "logical_or", "logical_not", "is_constant", "is_zero", "is_one"),
 )
+_CHECKS = (
+    *("check_unary", "check_unary_dynamic", "check_binary", "check_binary_dynamic", "check_ternary", "check_module"),
+    *("check_torch_unary", "check_torch_binary", "check_torch_binary_dynamic", "check_torch_binary_with_inputs"),
+    *("check_torch_ternary", "assert_torch_allclose", "capture_stdout", "device_to_torch", "benchmark_func"),
+)
 _CUDA = ("set_kernel_max_dynamic_smem_bytes", "memcpy", "memcpy_async", "fast_intdiv", "fast_intmod", "cublas")
 PLACES: Mapping[str, str] = {
     **{f"hidet.graph.{name}": f"hidet.api.tensors.create:{name}" for name in _CREATION},
@@ -49,6 +54,9 @@ PLACES: Mapping[str, str] = {
     "hidet.ir.func.IRModule": "hidet.ir.module:IRModule",
     **{f"hidet.ir.{name}": f"hidet.ir.builders:{name}" for name in ("FunctionBuilder", "StmtBuilder")},
     **{f"hidet.lang.{name}": f"hidet.ir.type:{name}" for name in _TYPES if name != "tensor_type"},
+    **{f"hidet.testing.{name}": f"hidet.testing.checks:{name}" for name in _CHECKS},
+    **dict.fromkeys(("hidet.Module", "hidet.graph.Module"), "hidet.nn.module:Module"),
+    "hidet.graph.nn": "hidet:nn",
     "hidet.lang.range": "builtins:range",
     "hidet.lang.Expr": "hidet.compat.expressions:ExprKind",
     "hidet.lang.Var": "hidet.compat.expressions:VarKind",
