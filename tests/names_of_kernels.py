@@ -48,6 +48,15 @@ class Doubled(hidet.nn.Module):
 model = Doubled()
 """
 
+REGISTRY = """
+from hidet.graph.frontend.torch.registry import *
+class Four(HidetModule):
+    def __call__(self, x): return x * 4.0
+def run(function):
+    torch.compiler.reset()
+    return torch.compile(lambda x: function(x), backend="hidet")(torch.ones(1)).tolist()
+"""
+
 PATTERN = """
 from hidet.graph.transforms import *
 from hidet.graph.ops.activation import ReluOp
@@ -105,6 +114,30 @@ GROUPS = (
             + ("without = hidet.trace_from(y); assert resolve_variant_pass()(without) is without"),
         },
         doc="Rules that are registered hold for all graphs that are optimised or compiled in the process.",
+    ),
+    Group(
+        "hidet.graph.frontend.torch.registry",
+        acts={
+            "Registry": REGISTRY + "assert torch.tanh in Registry.registered_functions",
+            "register_function": REGISTRY
+            + (
+                "register_function(torch.tanh)(lambda x: x * 2.0); found = run(torch.tanh)\n"
+                "Registry.registered_functions.clear(); assert found == [2.0]"
+            ),
+            "register_method": REGISTRY
+            + (
+                "register_method(torch.Tensor.tanh)(lambda x: x * 3.0); found = run(lambda x: x.tanh())\n"
+                "Registry.registered_methods.clear(); assert found == [3.0]"
+            ),
+            "register_module": REGISTRY
+            + (
+                "register_module(torch.nn.Tanh)(Four); found = hidet.frontend.from_torch(torch.nn.Tanh())(one).tolist()\n"
+                "Registry.registered_modules.clear(); assert found == [28.0]"
+            ),
+            "HidetModule": REGISTRY + "assert Four(torch.nn.Linear(2, 3)).param('weight').shape == (3, 2)",
+        },
+        notes={"register_module": "modules of `hidet.frontend.from_torch`; torch.compile takes modules apart itself"},
+        doc="What is registered stands for functions of torch in graphs that are compiled later.",
     ),
     Group(
         "hidet.lang",

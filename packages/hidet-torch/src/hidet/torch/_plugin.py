@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import AttributeSpec, FrontendSpec
+from hidet.plugins.specs import AttributeSpec, FrontendSpec, HandlerSpec
 
 if TYPE_CHECKING:
-    from hidet.plugins.specs import FrontendSpec
+    from hidet.plugins.specs import FrontendSpec, HandlerSpec
 
 HIDET_API = 1
 
@@ -30,6 +30,11 @@ def is_module(model: object) -> bool:
 def hidet_attributes() -> Iterable[AttributeSpec]:
     """`hidet.frontend.from_torch`."""
     return [AttributeSpec(name="hidet.frontend.from_torch", load="hidet.torch.flow:module_from_torch")]
+
+
+def hidet_handlers() -> Iterable[HandlerSpec]:
+    """Calls of what stands for functions of torch."""
+    return [HandlerSpec(frontend="torch", operator="hidet.call.default", load="hidet.torch.stand_ins:emit_call")]
 
 
 def hidet_frontends() -> Iterable[FrontendSpec]:

@@ -31,6 +31,7 @@ from hidet.torch.kept_inputs import keep_overwritten
 from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
+from hidet.torch.stand_ins import with_stand_ins
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
 from torch import fx
 
@@ -71,6 +72,7 @@ def _compile(
     foreign = foreign_classes(example_inputs)
     if foreign:
         return _run_in_torch(gm, foreign, given)
+    gm = with_stand_ins(gm)
     found = devices_of(gm, example_inputs)
     target_of = targets_of_devices(found, target)
     if len(found) > 1:

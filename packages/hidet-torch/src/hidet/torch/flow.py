@@ -13,6 +13,7 @@ from hidet.compiler.graphs import compile_graph
 from hidet.compiler.graphs import import_model as import_any
 from hidet.errors import ImportFailed
 from hidet.runtime.compiled import CompiledGraph
+from hidet.torch.stand_ins import with_stand_in_modules
 
 
 class Interpreter:
@@ -53,9 +54,8 @@ class Interpreter:
                 hint="hidet.compile(module, inputs, dynamic_shapes=...)",
             )
         examples = [_example(tensor) for tensor in given]
-        if not self._fixed:
-            return import_any(self.module, examples)
-        return import_any(_Fixed(self.module, self._fixed), examples)
+        module = with_stand_in_modules(self.module)
+        return import_any(_Fixed(module, self._fixed) if self._fixed else module, examples)
 
 
 class _Fixed(torch.nn.Module):
