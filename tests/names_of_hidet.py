@@ -289,12 +289,17 @@ GROUPS = (
             "symbol_like": "hidet.graph.symbol_like(x)",
             "Operator": TASK + "assert Twice(x).outputs[0].tolist() == (x + x).tolist()",
         },
-        present="transforms nn Module",
-        missing="GraphPass quant",
+        present="transforms nn Module quant GraphPass",
     ),
     Group(
         "hidet.graph.PassContext",
         acts={
+            "add_quantize_rules": (
+                "w = hidet.trace_from(hidet.ops.matmul(s, hidet.randn([3, 4])))\n"
+                "with hidet.graph.PassContext() as ctx: "
+                "ctx.add_quantize_rules(hidet.graph.quant.default_patterns()); w = hidet.graph.optimize(w)\n"
+                "assert 'int8' in str(w)"
+            ),
             "save_graph_instrument": (
                 "with hidet.graph.PassContext() as ctx: "
                 "ctx.save_graph_instrument('stages'); hidet.graph.optimize(graph); "
@@ -333,11 +338,9 @@ GROUPS = (
             "reduce_cuda_compile_mem": "hidet.graph.PassContext().reduce_cuda_compile_mem(True)",
             "allow_source_graph_removal": "hidet.graph.PassContext().allow_source_graph_removal()",
         },
-        refused={"add_quantize_rules": "hidet.graph.PassContext().add_quantize_rules([])"},
         notes={
             "set_precision": "see [Mixed precision](mixed-precision.md)",
             "set_reduce_precision": "what matrix units sum products of f16 in",
-            "add_quantize_rules": "`hidet.ops.symmetric_quantize` of weights",
         },
         doc="Of the wheel `hidet-compat`.",
     ),

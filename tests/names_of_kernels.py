@@ -131,7 +131,8 @@ GROUPS = (
             ),
             "register_module": REGISTRY
             + (
-                "register_module(torch.nn.Tanh)(Four); found = hidet.frontend.from_torch(torch.nn.Tanh())(one).tolist()\n"
+                "register_module(torch.nn.Tanh)(Four)\n"
+                "found = hidet.frontend.from_torch(torch.nn.Tanh())(one).tolist()\n"
                 "Registry.registered_modules.clear(); assert found == [28.0]"
             ),
             "HidetModule": REGISTRY + "assert Four(torch.nn.Linear(2, 3)).param('weight').shape == (3, 2)",

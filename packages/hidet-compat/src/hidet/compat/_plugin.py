@@ -50,6 +50,13 @@ def hidet_options() -> Iterable[OptionSpec]:
             affects_cache=False,
             doc="whether attention is computed by one kernel, or by products and a softmax",
         ),
+        OptionSpec(
+            name="compat.quantize",
+            type=int,
+            default=None,
+            affects_cache=False,
+            doc="the number of the rules that `PassContext.add_quantize_rules` was given in this process",
+        ),
     ]
 
 
@@ -63,7 +70,11 @@ def hidet_pass_done(name: str, level: str, before: object, after: object, second
 def hidet_passes() -> Iterable[PassSpec]:
     """Rules that users have registered, before hidet's own; attention taken apart, and mixed precision, where patterns
     have been recognised and batch norms been folded."""
-    rules = (("rewrite-subgraphs", "RewriteSubgraphs"), ("resolve-operators", "ResolveOperators"))
+    rules = (
+        ("rewrite-subgraphs", "RewriteSubgraphs"),
+        ("compat.quantize-weights", "QuantizeWeights"),
+        ("resolve-operators", "ResolveOperators"),
+    )
     return [
         *(
             PassSpec(

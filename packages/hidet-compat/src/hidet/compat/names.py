@@ -57,6 +57,7 @@ PLACES: Mapping[str, str] = {
     **{f"hidet.testing.{name}": f"hidet.testing.checks:{name}" for name in _CHECKS},
     **dict.fromkeys(("hidet.Module", "hidet.graph.Module"), "hidet.nn.module:Module"),
     "hidet.graph.nn": "hidet:nn",
+    "hidet.graph.GraphPass": "hidet.graph.transforms.subgraph_rewrite:GraphPass",
     "hidet.lang.range": "builtins:range",
     "hidet.lang.Expr": "hidet.compat.expressions:ExprKind",
     "hidet.lang.Var": "hidet.compat.expressions:VarKind",

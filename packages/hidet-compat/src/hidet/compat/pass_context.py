@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from hidet import option
@@ -13,8 +14,9 @@ from hidet.compat.pass_instruments import (
     SaveGraphInstrument,
     VerboseInstrument,
 )
+from hidet.compat.rules import QUANTIZE_RULES
 from hidet.compat.warn import warn_unread
-from hidet.errors import OptionError, UnsupportedOp
+from hidet.errors import OptionError
 from hidet.graph.graph import Graph
 
 
@@ -30,6 +32,7 @@ class PassContext:
         self._block = option.context()
         self._chosen: dict[str, object] = {}
         self.instruments: list[GraphPassInstrument] = []
+        self._rules: list[object] = []
 
     def __enter__(self) -> PassContext:
         self._block.__enter__()
@@ -61,9 +64,10 @@ class PassContext:
 
     def set_precision(self, dtype: str | None = None) -> PassContext:
         """Compute graphs of f32 in "float16" or "bfloat16" where that is safe; None and "float32" leave them as they
-        are. UnsupportedOp for "int8"."""
+        are. "int8": weights are kept as integers of 8 bits, and all else is as for "float16"."""
         if dtype == "int8":
-            raise UnsupportedOp("PassContext.set_precision('int8')", hint="hidet.ops.symmetric_quantize of weights")
+            patterns = import_module("hidet.graph.quant").default_patterns()
+            return self.add_quantize_rules(patterns)._set("compat.precision", "float16")
         return self._set("compat.precision", dtype)
 
     def set_reduce_precision(self, dtype: str | None = None) -> PassContext:
@@ -106,11 +110,10 @@ class PassContext:
         return self
 
     def add_quantize_rules(self, patterns: Sequence[object]) -> PassContext:
-        """UnsupportedOp: what rules change would not be changed."""
-        raise UnsupportedOp(
-            "PassContext.add_quantize_rules",
-            hint="hidet.ops.symmetric_quantize and symmetric_dequantize; docs/plugins.md has rewrites",
-        )
+        """Apply rules, such as `hidet.graph.quant.default_patterns()`, to graphs of the block alone."""
+        self._rules += patterns
+        QUANTIZE_RULES.append(tuple(self._rules))
+        return self._set("compat.quantize", len(QUANTIZE_RULES) - 1)
 
     def _see(self, instrument: GraphPassInstrument) -> PassContext:
         self.instruments.append(instrument)

@@ -12,7 +12,7 @@ from hidet.api.flow import FlowGraph, Operation
 from hidet.api.tensors.tensor import Tensor, placed
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import OperatorSpec
-from hidet.graph.transforms.graph_patterns import match_rule, registered_rewrite_rules
+from hidet.graph.transforms.graph_patterns import SubgraphRewriteRule, match_rule, registered_rewrite_rules
 from hidet.graph.transforms.resolve_variant import rules_for
 from hidet.graph.types import TensorType, same_shape
 from hidet.passes.graph.eliminate_dead import without_dead
@@ -178,14 +178,23 @@ def _emit(rewriter: GraphRewriter, view: FlowView, node: Node, change: Change) -
         rewriter.substitute(view.values[before], rewriter.current(stands))
 
 
+def changes_by(rules: Sequence[SubgraphRewriteRule]) -> Finder:
+    """What rewrite rules make of results of an operation."""
+
+    def find(view: FlowView, operation: Operation) -> Iterator[Change]:
+        for rule in rules:
+            for tensor in operation.outputs:
+                found = match_rule(rule, tensor, view.usage)
+                new = None if found is None else rule.target(found[1])
+                if found is not None and new is not None:
+                    yield found[0], new
+
+    return find
+
+
 def subgraph_changes(view: FlowView, operation: Operation) -> Iterator[Change]:
     """What registered rewrite rules make of results of an operation."""
-    for rule in registered_rewrite_rules():
-        for tensor in operation.outputs:
-            found = match_rule(rule, tensor, view.usage)
-            new = None if found is None else rule.target(found[1])
-            if found is not None and new is not None:
-                yield found[0], new
+    return changes_by(registered_rewrite_rules())(view, operation)
 
 
 def resolve_changes(view: FlowView, operation: Operation) -> Iterator[Change]:
