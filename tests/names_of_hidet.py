@@ -531,7 +531,8 @@ def names() -> list[Name]:
 _HEAD = """# Coming from hidet 0.6
 
 What became of the public names of the distribution `hidet`, which has the same module name. Every row is tested: a name
-that acts is there and is called, one that warns or is refused says what to use instead.
+that acts is there and is called, one that warns or is refused says what to use instead. `examples/gallery` has scripts
+that use them.
 
 """
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import hidet
 import hidet.option
@@ -27,6 +28,7 @@ def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
         yield
     clear_registered_resolve_rules()
     clear_registered_rewrite_rules()
+    torch.compiler.reset()
 
 
 def run(script: str) -> None:
