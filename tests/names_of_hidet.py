@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.name_rows import Group, Name, State
+from tests.names_of_kernels import ADD, MODEL, TASK
 from tests.names_of_kernels import GROUPS as GROUPS_OF_KERNELS
-from tests.names_of_kernels import MODEL, TASK
 
 PAGE = Path(__file__).parent.parent / "docs" / "coming-from-hidet.md"
 
@@ -70,6 +70,8 @@ GROUPS = (
             "Operator": TASK + "assert isinstance(Twice(x), hidet.Operator)",
             "Module": MODEL + "assert isinstance(model, hidet.Module)",
             "nn": MODEL + "assert hidet.nn.Module is hidet.Module and model(x).shape == (2, 3)",
+            "backend": ADD + "assert 'fadd' in hidet.backend.codegen(m.ir_module(), target='cpu')",
+            "logging": "hidet.logging.setConsoleLevel(hidet.logging.ERROR); assert hidet.logging.logger.level == 40",
             "Task": TASK + "assert isinstance(Twice(x).task, hidet.Task)",
             "Device": "assert isinstance(x.device, hidet.Device) and x.device.kind == 'cpu'",
             "device": "assert hidet.device('cuda', 1) == 'cuda:1'",
@@ -79,7 +81,15 @@ GROUPS = (
         present=(
             "tfloat32 option ir utils graph runtime drivers driver cuda ops frontend torch onnx dtypes lang testing cli"
         ),
-        missing="save_task load_task backend logging hip distributed ffi apps kernels",
+        refused={
+            "save_task": TASK + "hidet.save_task(Twice(x).task, 'task')",
+            "load_task": "hidet.load_task('task')",
+            "hip": "hidet.hip.synchronize",
+            "ffi": "hidet.ffi.runtime_api",
+            "apps": "hidet.apps.compile_server",
+            "kernels": "hidet.kernels.selective_scan_fn",
+            "distributed": "hidet.distributed.init_process_group",
+        },
         notes={
             "save_compiled_graph": "`compiled.save(path)` of what `hidet.compile` gives",
             "load_compiled_graph": "`hidet.load(path)`",
@@ -483,6 +493,11 @@ GROUPS = (
         "hidet.runtime",
         acts={
             "save_compiled_graph": "hidet.runtime.save_compiled_graph(graph.build(), 'saved.hidet')",
+            "load_compiled_task": TASK
+            + (
+                "hidet.drivers.build_task(Twice(x).task, 'cpu').save('task.hidet')\n"
+                "assert hidet.runtime.load_compiled_task('task.hidet')(x.numpy()).tolist() == (x + x).tolist()"
+            ),
             "storage": "assert 'cpu' in str(hidet.runtime.storage.current_memory_pool('cpu'))",
         },
         present="BackendException CompiledGraph CompiledModule CompiledFunction load_compiled_graph CompiledTask",
@@ -490,7 +505,6 @@ GROUPS = (
             "Storage": "hidet.runtime.Storage.new('cpu', 8)",
             "load_compiled_module": "hidet.runtime.load_compiled_module('module')",
         },
-        missing="load_compiled_task",
         notes={
             "Storage": "`Tensor.storage` is a numpy array, or an array of the device's target",
             "load_compiled_module": "building a module again takes its code from the kernel cache",
@@ -499,6 +513,23 @@ GROUPS = (
     Group(
         "hidet.utils",
         acts={
+            "cdiv": "assert hidet.utils.cdiv(7, 4) == 2",
+            "gcd": "assert hidet.utils.gcd(12, 18) == 6",
+            "lcm": "assert hidet.utils.lcm(4, 6) == 12",
+            "factorize": "assert hidet.utils.factorize(6) == [1, 2, 3, 6]",
+            "Timer": "with hidet.utils.Timer() as timer: pass\nassert timer.elapsed_seconds() >= 0",
+            "cache_dir": "hidet.option.cache_dir('.'); assert hidet.utils.cache_dir('a').endswith('a')",
+            "cache_file": "hidet.option.cache_dir('.'); assert hidet.utils.cache_file('a', 'b').endswith('b')",
+            "clear_op_cache": ADD
+            + (
+                "import hidet.cache; hidet.option.cache_dir('.'); m.build()\n"
+                "found = hidet.cache.open_cache(directory='.')\n"
+                "assert found.status().entries; hidet.utils.clear_op_cache(); assert not found.status().entries"
+            ),
+            "clear_cache_dir": (
+                "import os; hidet.option.cache_dir('.'); path = hidet.utils.cache_dir('a')\n"
+                "hidet.utils.clear_cache_dir('a'); assert not os.path.exists(path)"
+            ),
             "assert_close": "hidet.utils.assert_close(x, x)",
             "same_list": "assert hidet.utils.same_list([1], [1])",
             "prod": "assert hidet.utils.prod([2, 3]) == 6",
@@ -506,7 +537,6 @@ GROUPS = (
             "benchmark": "hidet.utils.benchmark.benchmark_func(lambda: None, warmup=0, number=1, repeat=1)",
             "netron": "with open('g.json', 'w') as file: hidet.utils.netron.dump(graph, file)",
         },
-        missing="cdiv gcd lcm factorize Timer cache_dir cache_file clear_op_cache clear_cache_dir",
         notes={"netron": "JSON that the viewer Netron opens as a model of ONNX"},
     ),
     Group(

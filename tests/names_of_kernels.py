@@ -57,6 +57,61 @@ def run(function):
     return torch.compile(lambda x: function(x), backend="hidet")(torch.ones(1)).tolist()
 """
 
+COMPUTE = """
+from hidet.ir.compute import *
+a = tensor_input("a", "float32", [2, 3])
+def of(node): return hidet.drivers.build_task(hidet.Task("t", [a], [node]), "cpu")(x).tolist()
+"""
+
+TUNE = (
+    ADD
+    + """
+from hidet.ir.library import tune
+numbers = []
+@tune.space(1, n=[1, 2, 3])
+def schedule(n=1):
+    tune.check(n < 3)
+    numbers.append(n)
+    return m.ir_module()
+def made(level):
+    hidet.option.search_space(level)
+    return tune.extract_ir_modules(schedule)
+def seen(level): return made(level) and numbers
+"""
+)
+
+SIZES = {
+    "i8": 1,
+    "i16": 2,
+    "i32": 4,
+    "i64": 8,
+    "u8": 1,
+    "u16": 2,
+    "u32": 4,
+    "u64": 8,
+    "f16": 2,
+    "f32": 4,
+    "f64": 8,
+    "bf16": 2,
+    "tf32": 4,
+    "f8e4m3": 1,
+    "f8e5m2": 1,
+    "c64": 8,
+    "c128": 16,
+    "f16x1": 2,
+    "f16x2": 4,
+    "f16x4": 8,
+    "f16x8": 16,
+    "f32x1": 4,
+    "f32x2": 8,
+    "f32x4": 16,
+    "f32x8": 32,
+    "bf16x2": 4,
+    "i8x4": 4,
+    "u8x4": 4,
+}
+"""Bytes of types of scripts."""
+
 PATTERN = """
 from hidet.graph.transforms import *
 from hidet.graph.ops.activation import ReluOp
@@ -172,6 +227,64 @@ GROUPS = (
         notes={"range": "Python's own in a script, with start and step"},
     ),
     Group(
+        "hidet.lang.types",
+        acts={
+            **{name: f"assert hidet.lang.types.{name}.nbytes == {size}" for name, size in SIZES.items()},
+            **{
+                name: f"t = hidet.lang.types.{name}.type; assert not t.is_float and t.bits == {int(name[1])}"
+                for name in ("i1", "i2", "i4", "u1", "u2", "u4")
+            },
+            **{
+                name: f"t = hidet.lang.types.{name}.type; assert t.lanes == 8 and t.dtype.bits == 4"
+                for name in ("i4x8", "u4x8")
+            },
+            "boolean": "assert hidet.lang.types.boolean.type.is_bool",
+            "vectorize": "assert hidet.lang.types.vectorize('float32', 4) == hidet.lang.types.f32x4",
+            "void": "assert isinstance(hidet.lang.types.void, hidet.ir.VoidType)",
+            "void_p": "assert isinstance(hidet.lang.types.void_p, hidet.ir.PointerType)",
+            "byte_p": "assert str(hidet.lang.types.byte_p) == '~u8'",
+        },
+        notes={"i4x8": "elements below 8 bits take a byte each in memory"},
+    ),
+    Group(
+        "hidet.lang.mapping",
+        acts={
+            "spatial": "assert hidet.lang.mapping.spatial(2, 3).num_workers == 6",
+            "repeat": "assert hidet.lang.mapping.repeat(2, 3).map(0) == [(i, j) for i in range(2) for j in range(3)]",
+            "auto_map": "assert hidet.lang.mapping.auto_map(4, 8, workers=8).task_shape == (4, 8)",
+            "predicated_auto_map": "assert len(hidet.lang.mapping.predicated_auto_map(3, 5, workers=4)) == 2",
+            "col_spatial": "assert hidet.lang.mapping.col_spatial(2, 3).map(1) == [(1, 0)]",
+            "col_repeat": "assert hidet.lang.mapping.col_repeat(2, 2).map(0)[1] == (1, 0)",
+            "row_spatial": "assert hidet.lang.mapping.row_spatial(2, 3).map(1) == [(0, 1)]",
+            "row_repeat": "assert hidet.lang.mapping.row_repeat(2, 2).map(0)[1] == (0, 1)",
+            "chain": (
+                "M = hidet.lang.mapping\nassert M.chain(M.spatial(2, 2), M.repeat(1, 2)).map(3) == [(1, 2), (1, 3)]"
+            ),
+            "TaskMapping": "assert isinstance(hidet.lang.mapping.spatial(2), hidet.lang.mapping.TaskMapping)",
+        },
+    ),
+    Group(
+        "hidet.lang.layout",
+        acts={
+            "row_major": "assert hidet.lang.layout.row_major(2, 3)(1, 2) == 5",
+            "column_major": "assert hidet.lang.layout.column_major(2, 3)(1, 2) == 5",
+            "row_layout": "assert hidet.lang.layout.row_layout(2, 3)(1, 0) == 3",
+            "col_layout": "assert hidet.lang.layout.col_layout(2, 3)(1, 0) == 1",
+            "local_layout": "assert hidet.lang.layout.local_layout(2, 3)(1, 2) == 0",
+            "strided_layout": "assert hidet.lang.layout.strided_layout([2, 3], ranks=[1, 0])(1, 0) == 1",
+        },
+    ),
+    Group(
+        "hidet.lang.cpu",
+        present=(
+            "avx_f32x4_load avx_f32x4_load_aligned avx_f32x4_store avx_f32x4_store_aligned avx_f32x4_setzero "
+            "avx_f32x4_broadcast avx_f32x4_fmadd avx_f32x8_load avx_f32x8_load_aligned avx_f32x8_store "
+            "avx_f32x8_store_aligned avx_f32x8_setzero avx_f32x8_broadcast avx_f32x8_fmadd avx_f32x8_unpacklo "
+            "avx_f32x8_unpackhi avx_f32x8_shuffle avx_f32x8_permute2f32x4 avx_f32x8_insert_f32x4 avx_f32x8_cast_f32x4"
+        ),
+        doc="Vectors by the names of AVX's intrinsics; they compile for every CPU.",
+    ),
+    Group(
         "hidet.lang.cuda",
         present=(
             "threadIdx blockIdx blockDim gridDim this_cluster dynamic_shared_memory syncthreads syncthreads_and "
@@ -238,10 +351,17 @@ GROUPS = (
                 "chosen = hidet.ir.expr.if_then_else(hidet.ir.Var('v', 'int32') < 3, 1, 2)\n"
                 "assert isinstance(chosen, hidet.ir.Expr)"
             ),
+            "polinomial": (
+                "a, b = hidet.ir.expr.index_vars(['a', 'b']); of = hidet.ir.polinomial.from_expr_to_poli\n"
+                "assert of(a * (b + 1)) == of(a + b * a)"
+            ),
             "stmt": "assert issubclass(hidet.ir.stmt.For, hidet.ir.Stmt)",
             "func": "assert hidet.ir.func.IRModule is hidet.ir.IRModule",
         },
-        missing="polinomial save_task load_task",
+        refused={
+            "save_task": TASK + "hidet.ir.save_task(Twice(x).task, 'task')",
+            "load_task": "hidet.ir.load_task('task')",
+        },
         notes={
             "Task": "rules of targets schedule it; `implement_cpu` and `implement_cuda` give programs of their own",
             "Expr": "sizes that are known at run time only are some, too",
@@ -249,6 +369,56 @@ GROUPS = (
             "FunctionBuilder": "`hidet.script` is the shorter way",
         },
         doc="Over the thread IR, whose classes are others, and whose text form parses back: see [Thread IR](ir.md).",
+    ),
+    Group(
+        "hidet.ir.compute",
+        acts={
+            "tensor_input": COMPUTE + "assert repr(a) == 'a: float32[2, 3]'",
+            "scalar_input": COMPUTE + "assert scalar_input('s', 'float32').shape == ()",
+            "compute": COMPUTE
+            + "assert of(compute('c', [2, 3], lambda i, j: a[i, j] + i))[1] == (x[1] + 1.0).tolist()",
+            "reduce": COMPUTE
+            + (
+                "c = compute('c', [2], lambda i: reduce([3], lambda j: a[i, j], 'sum'))\n"
+                "assert of(c) == x.sum(1).tolist()"
+            ),
+            "arg_reduce": COMPUTE
+            + ("c = compute('c', [2], lambda i: arg_reduce(3, lambda j: a[i, j], 'max')); assert of(c) == [2, 1]"),
+        },
+        notes={"reduce": "floats of 16 bits are summed in `accumulate_dtype`, others in their own type"},
+    ),
+    Group(
+        "hidet.ir.library.tune",
+        acts={
+            name: TUNE + use
+            for name, use in {
+                "space": "assert len(made(1)) == 2",
+                "extract_ir_modules": "assert len(made(0)) == 1",
+                "check": "assert seen(1) == [1, 2]",
+            }.items()
+        },
+        doc="Programs of `implement_cpu` and `implement_cuda`, of which the fastest is taken.",
+    ),
+    Group(
+        "hidet.graph.ops",
+        acts={
+            "matmul.MatmulOp": (
+                "from hidet.graph.ops.matmul import MatmulOp\n"
+                "assert isinstance(hidet.ops.matmul(s, s.transpose(0, 1)).op, MatmulOp)"
+            ),
+            "transform.ConcatOp": (
+                "from hidet.graph.ops.transform import ConcatOp\n"
+                "assert isinstance(hidet.ops.concat([s, s], 0).op, ConcatOp)"
+            ),
+            "arithmetic.PowOp": (
+                "from hidet.graph.ops.arithmetic import PowOp\n"
+                "assert PowOp(x, x * 0.0).outputs[0].tolist()[0][0] == 1.0"
+            ),
+            "utils.input_like": (
+                "from hidet.graph.ops.utils import input_like\nassert input_like(x, 'a').shape == (2, 3)"
+            ),
+        },
+        doc="`hidet.ops` by another name, with classes for patterns and rules.",
     ),
     Group(
         "hidet.drivers",
@@ -305,6 +475,15 @@ GROUPS = (
             ),
             "check_torch_unary": "hidet.testing.check_torch_unary([3], torch.neg, hidet.ops.negative)",
             "check_torch_binary": "hidet.testing.check_torch_binary([3], [3], torch.add, hidet.ops.add)",
+            "check_torch_binary_dynamic": (
+                "hidet.testing.check_torch_binary_dynamic([('n', 3)], [('n', 3)], torch.add, hidet.ops.add)"
+            ),
+            "check_torch_binary_with_inputs": (
+                "hidet.testing.check_torch_binary_with_inputs(torch.ones(2), torch.ones(2), torch.add, hidet.ops.add)"
+            ),
+            "check_torch_ternary": (
+                "hidet.testing.check_torch_ternary([3], [3], [3], lambda a, b, c: a + b - c, lambda a, b, c: a + b - c)"
+            ),
             "check_module": "hidet.testing.check_module(torch.nn.Linear(3, 2), [torch.ones(1, 3)])",
             "assert_torch_allclose": "hidet.testing.assert_torch_allclose(hidet.ones([2]), torch.ones(2))",
             "capture_stdout": (

@@ -21,7 +21,10 @@ PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pypro
 SATELLITES = tuple(package for package in PACKAGES if package != "hidet-core")
 PARTS = {
     **{package: (f"hidet/{package.removeprefix('hidet-')}/",) for package in SATELLITES},
-    "hidet-compat": ("hidet/compat/", "hidet/graph", "hidet/ir", "hidet/nn", "hidet/utils"),
+    "hidet-compat": (
+        *("hidet/compat/", "hidet/nn/", "hidet/backend.py", "hidet/logging.py"),
+        *("hidet/graph", "hidet/ir", "hidet/testing", "hidet/utils"),
+    ),
     "hidet-gpu": ("hidet/gpu/", "hidet/tile.py"),
     "hidet-script": ("hidet/lang/", "hidet/script_operator/", "hidet/utils/"),
     "hidet-tune": ("hidet/tuning/",),

@@ -7,7 +7,7 @@ import pytest
 
 import hidet
 from hidet import ir
-from hidet.errors import ScriptError
+from hidet.errors import ScriptError, UnsupportedOp
 from hidet.ir import dtypes, tools
 from hidet.ir.builders import FunctionBuilder
 from hidet.ir.expr import cast, if_then_else, index_vars, is_zero, logical_not, logical_or, tensor_var, var
@@ -150,3 +150,14 @@ def test_primitives_are_for_scripts_and_for_definitions() -> None:
 
 def test_a_module_shows_its_program(add) -> None:
     assert "def add(a: f32, b: f32) -> f32:" in str(add.ir_module())
+
+
+def test_sums_of_products_have_a_normal_form() -> None:
+    from hidet.ir.polinomial import from_expr_to_poli, from_poli_to_expr
+
+    a, b = index_vars(["a", "b"])
+    assert from_expr_to_poli(a * (b + 1) - a) == from_expr_to_poli(b * a)
+    assert from_expr_to_poli(-a + a) == 0 and from_expr_to_poli(a * 3) != from_expr_to_poli(a * 2)
+    assert from_expr_to_poli(from_poli_to_expr(from_expr_to_poli(a + b))) == from_expr_to_poli(b + a)
+    with pytest.raises(UnsupportedOp, match="no sum of products"):
+        from_expr_to_poli(a // b)

@@ -61,7 +61,10 @@ def hidet_options() -> Iterable[OptionSpec]:
 
 
 def hidet_pass_done(name: str, level: str, before: object, after: object, seconds: float) -> None:
-    """Instruments of `PassContext` hear of graph passes."""
+    """Instruments of `PassContext` hear of graph passes, and `hidet.logging` of all that change something."""
+    logs = sys.modules.get("hidet.logging")
+    if logs is not None and before is not after:
+        logs.logger.debug("%s pass %s took %.2f ms", level, name, 1e3 * seconds)
     contexts = sys.modules.get("hidet.compat.pass_context")
     if contexts is not None and level == "graph":
         contexts.pass_done(name, before, after, seconds)

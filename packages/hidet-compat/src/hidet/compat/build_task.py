@@ -14,6 +14,7 @@ from hidet.compiler.modules import build_ir_module
 from hidet.errors import LaunchError
 from hidet.ir.func import Module
 from hidet.ir.task import Task
+from hidet.runtime.artifact import load
 from hidet.runtime.module import CompiledModule
 from hidet.utils.benchmark import benchmark_func
 
@@ -50,6 +51,10 @@ class CompiledTask:
         """Tensors of the kinds of the outputs, with no elements in particular."""
         return [empty(node.const_shape, node.dtype, self.device) for node in self.task.outputs]
 
+    def save(self, path: str) -> None:
+        """Write the program into a file, for `load_compiled_task`."""
+        self.compiled.save(path)
+
     def profile(self, *inputs: Any, warmup: int = 1, number: int = 2, repeat: int = 10) -> list[float]:
         """Milliseconds of a call: `repeat` means of `number` calls each."""
         times = benchmark_func(self.run_async, inputs, warmup=warmup, number=number, repeat=repeat, median=False)
@@ -60,6 +65,11 @@ class CompiledTask:
 def build_task(task: Task, target: str = "cuda", load: bool = True) -> CompiledTask:
     """A task compiled for a target: "cpu", "cuda", "cuda:1". load: it always is."""
     return CompiledTask(task, device_name(target))
+
+
+def load_compiled_task(path: str) -> Any:
+    """What `CompiledTask.save` wrote: called with tensors of any library, it gives theirs."""
+    return load(path)
 
 
 def build_task_batch(task_targets: Sequence[tuple[Task, str]]) -> list[CompiledTask]:

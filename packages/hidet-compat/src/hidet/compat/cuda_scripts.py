@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import hidet
 from hidet import dtypes
-from hidet.errors import ScriptError, UnsupportedOp
+from hidet.errors import ScriptError
 from hidet.ir.types import PointerType
 from hidet.lang import ScriptFunction, attrs, i64, operators, u8
 from hidet.lang.cuda import blockIdx, threadIdx
@@ -63,15 +63,3 @@ def _quotient(op: str) -> Any:
 
 fast_intdiv = Primitive("fast_intdiv", _quotient("floordiv"))
 fast_intmod = Primitive("fast_intmod", _quotient("mod"))
-
-
-class _Cublas:
-    """No library is called."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise UnsupportedOp(f"hidet.lang.cuda.cublas.{name}: hidet calls no library", hint="hidet.ops.matmul")
-
-
-cublas = _Cublas()

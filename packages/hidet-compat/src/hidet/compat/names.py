@@ -31,7 +31,8 @@ _CHECKS = (
     *("check_torch_unary", "check_torch_binary", "check_torch_binary_dynamic", "check_torch_binary_with_inputs"),
     *("check_torch_ternary", "assert_torch_allclose", "capture_stdout", "device_to_torch", "benchmark_func"),
 )
-_CUDA = ("set_kernel_max_dynamic_smem_bytes", "memcpy", "memcpy_async", "fast_intdiv", "fast_intmod", "cublas")
+_CACHE = ("cache_dir", "cache_file", "clear_op_cache", "clear_cache_dir")
+_CUDA = ("set_kernel_max_dynamic_smem_bytes", "memcpy", "memcpy_async", "fast_intdiv", "fast_intmod")
 PLACES: Mapping[str, str] = {
     **{f"hidet.graph.{name}": f"hidet.api.tensors.create:{name}" for name in _CREATION},
     **{f"hidet.ops.{name}": f"hidet.compat.operators:{name}" for name in _OPERATORS},
@@ -58,6 +59,17 @@ PLACES: Mapping[str, str] = {
     **dict.fromkeys(("hidet.Module", "hidet.graph.Module"), "hidet.nn.module:Module"),
     "hidet.graph.nn": "hidet:nn",
     "hidet.graph.GraphPass": "hidet.graph.transforms.subgraph_rewrite:GraphPass",
+    "hidet.lang.cuda.cublas": "hidet.compat.gone:cublas",
+    **{f"hidet.{name}": f"hidet.compat.gone:{name}" for name in ("apps", "ffi", "kernels", "hip", "distributed")},
+    **{f"hidet.utils.{name}": f"hidet.compat.sizes:{name}" for name in ("cdiv", "gcd", "lcm", "factorize")},
+    "hidet.utils.Timer": "hidet.compat.timer:Timer",
+    **{f"hidet.utils.{name}": f"hidet.compat.cache_files:{name}" for name in _CACHE},
+    **{
+        f"{place}.{name}": f"hidet.compat.files:{name}"
+        for name in ("save_task", "load_task")
+        for place in ("hidet", "hidet.ir")
+    },
+    "hidet.runtime.load_compiled_task": "hidet.compat.build_task:load_compiled_task",
     "hidet.lang.range": "builtins:range",
     "hidet.lang.Expr": "hidet.compat.expressions:ExprKind",
     "hidet.lang.Var": "hidet.compat.expressions:VarKind",

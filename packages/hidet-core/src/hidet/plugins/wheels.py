@@ -19,6 +19,7 @@ _OF_PACKAGES: Mapping[str, str] = {"torch": "hidet-torch", "onnx": "hidet-onnx"}
 _OF_MODULES: Mapping[str, str] = {
     "compat": "hidet-compat",
     "lang": "hidet-script",
+    "nn": "hidet-compat",
     "testing": "hidet-testing",
     "tile": "hidet-gpu",
     "tuning": "hidet-tune",

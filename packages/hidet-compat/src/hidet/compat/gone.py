@@ -1,0 +1,28 @@
+"""Modules of hidet 0.6 whose names say what there is instead."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from hidet.errors import UnsupportedOp
+
+
+class Gone:
+    """A module: any of its names is an UnsupportedOp, with advice."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self.__name__ = name
+        self._hint = hint
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise UnsupportedOp(f"{self.__name__}.{name} is no part of hidet any more", hint=self._hint)
+
+
+cublas = Gone("hidet.lang.cuda.cublas", "hidet.ops.matmul")
+apps = Gone("hidet.apps", "kernels are compiled in this process and its children: hidet.option.num_local_workers")
+ffi = Gone("hidet.ffi", "hidet.runtime.CompiledModule calls compiled code")
+kernels = Gone("hidet.kernels", "hidet.script, or an operator of one's own: hidet.graph.Operator")
+hip = Gone("hidet.hip", "a target is a wheel, and none is for HIP yet: docs/targets.md")
+distributed = Gone("hidet.distributed", "torch.distributed, on tensors of hidet by Tensor.torch()")
