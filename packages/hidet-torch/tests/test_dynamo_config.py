@@ -158,11 +158,20 @@ def test_the_report_lists_every_operators_error_at_the_first_call(capsys: pytest
         shown = capsys.readouterr().out
         compiled(x)
     assert capsys.readouterr().out == ""
-    rows = [line.split() for line in shown.splitlines()[2:]]
-    assert [row[2].partition("(")[0] for row in rows if row[1] != "placeholder"] == [
-        *("conv2d", "relu", "iadd", "relu", "flatten", "softmax")
+    head, _, *lines, worst = shown.splitlines()
+    assert head.split() == ["kind", "operator", "dtype", "error", "attention"]
+    assert [line.split("float32")[0].split(maxsplit=1)[1].strip() for line in lines] == [
+        "placeholder",
+        "call_module    Conv2d(3, 3, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))",
+        "call_module    ReLU(inplace=True)",
+        "call_function  operator.iadd",
+        "call_module    ReLU(inplace=True)",
+        "call_method    torch.Tensor.flatten",
+        "call_function  torch.softmax",
+        "output",
     ]
-    assert all(float(row[-1]) < 1e-5 for row in rows)
+    assert all(float(line.split()[-1]) < 1e-5 for line in lines), "and nothing asks for attention"
+    assert worst.startswith("worst: ") and len(worst.split(", ")) <= 5
 
 
 def test_an_operator_that_is_wrong_stands_out() -> None:
@@ -175,9 +184,12 @@ def test_an_operator_that_is_wrong_stands_out() -> None:
     def slightly_wrong(observed: torch.fx.GraphModule, arguments: object) -> object:
         return lambda *given: [*observed(*given)[:2], observed(*given)[2] + 0.5]
 
-    *_, negated, last = correctness_report(gm, [x], slightly_wrong).splitlines()
+    *_, negated, last, output, worst = correctness_report(gm, [x], slightly_wrong).splitlines()
+    error = f"{0.5 / (torch.tanh(x).min() + 1):.1e}"
     assert negated.endswith("0.0e+00")
-    assert last.endswith(f"{0.5 / (torch.tanh(x).min() + 1):.1e}")
+    assert last.split()[-2:] == [error, "<------"]
+    assert output.split()[1:] == ["output", "float32", error, "<------"]
+    assert worst == f"worst: 2 ({error})"
 
 
 def test_a_space_that_is_none_is_refused() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,20 +30,104 @@ def reporting(gm: fx.GraphModule, run: Run, compile_graph: Callable[[fx.GraphMod
 def correctness_report(
     gm: fx.GraphModule, arguments: Sequence[Any], compile_graph: Callable[[fx.GraphModule, Sequence[Any]], Run]
 ) -> str:
-    """A table of the nodes that give tensors: the largest |ours - torch's| / (|torch's| + 1) of each."""
+    """A table of what gives tensors, inputs, modules and functions: the largest |ours - torch's| / (|torch's| + 1) of
+    each, with a mark where it is more than rounding explains. Weights are left out. The worst five stand at the end."""
     observed, nodes = _with_every_value(gm)
     with torch.no_grad():
         ours = compile_graph(observed, _copies(arguments))(*_copies(arguments))
         right = observed(*_copies(arguments))
-    rows = [("", "kind", "operator", "dtype", "error")]
+    places, modules = _modules_of(nodes), _living_modules()
+    rows: list[_Row] = []
     for number, (node, found, expected) in enumerate(zip(nodes, ours, right, strict=True)):
-        rows.append(
-            (str(number), node.op, _shown(node), str(expected.dtype).removeprefix("torch."), _error(found, expected))
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        place = places[number]
+        is_inner = place is not None and place == (*places, None)[number + 1]
+        if is_inner or _is_weight(node):
+            continue
+        kind = node.op if place is None else "call_module"
+        shown = _function(node) if place is None else _module(place, modules)
+        rows.append(_Row(str(len(rows)), kind, shown, _dtype(expected), _error(found, expected), expected.dtype))
+    outputs = set(gm.graph.output_node().all_input_nodes)
+    results = [(found, expected) for node, found, expected in zip(nodes, ours, right, strict=True) if node in outputs]
+    if results:
+        error = max(_error(*pair) for pair in results)
+        dtype = results[0][1].dtype
+        rows.append(_Row(str(len(rows)), "output", "", _dtype(results[0][1]), error, dtype))
+    worst = sorted((row for row in rows if row.kind != "output"), key=lambda row: -row.error)[:5]
+    told = ", ".join(f"{row.number} ({row.error:.1e})" for row in worst if row.error)
+    return _table(rows) + (f"\nworst: {told}" if told else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """error: the largest of all elements. kept: the type of the elements."""
+
+    number: str
+    kind: str
+    operator: str
+    dtype: str
+    error: float
+    kept: torch.dtype
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As columns."""
+        attention = "<------" if self.error > _EXPECTED.get(self.kept, _EXPECTED[torch.float32]) else ""
+        return self.number, self.kind, self.operator, self.dtype, f"{self.error:.1e}", attention
+
+
+_EXPECTED = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+"""Errors up to which rounding may explain them."""
+
+
+def _table(rows: Sequence[_Row]) -> str:
+    cells = [("", "kind", "operator", "dtype", "error", "attention"), *(row.cells for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)
+
+
+Place = tuple[str, str, type]
+"""A module of torch: its key in the stack of a node, its path, and its class."""
+
+
+def _modules_of(nodes: Sequence[fx.Node]) -> list[Place | None]:
+    """The module of torch's own that each node is part of, None for other nodes."""
+    found: list[Place | None] = []
+    for node in nodes:
+        stack = node.meta.get("nn_module_stack", {}) if node.op != "placeholder" else {}
+        places = [(str(key), path, kind) for key, (path, kind) in stack.items() if isinstance(kind, type)]
+        own = [place for place in places if _is_operator(place[2])]
+        found.append(own[0] if own else None)
+    return found
+
+
+def _is_operator(kind: type) -> bool:
+    return kind.__module__.startswith("torch.nn.modules.") and kind.__module__ != "torch.nn.modules.container"
+
+
+def _living_modules() -> dict[str, torch.nn.Module]:
+    """All modules by what stacks of nodes call them."""
+    return {str(id(found)): found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)}
+
+
+def _module(place: Place, modules: Mapping[str, torch.nn.Module]) -> str:
+    """A module as torch prints it, without those in it; its class and path where it is not to be found."""
+    key, path, kind = place
+    module = modules.get(key.partition("@")[0])  # later calls of a module have a number behind
+    if module is None or type(module) is not kind:
+        return _short(f"{kind.__name__} {path}")
+    return _short(f"{kind.__name__}({module.extra_repr()})")
+
+
+def _is_weight(node: fx.Node) -> bool:
+    value = node.meta.get("example_value", node.meta.get("val"))
+    is_weight = isinstance(value, torch.nn.Parameter) or "_parameters_" in node.name or "_buffers_" in node.name
+    return node.op == "get_attr" or (node.op == "placeholder" and is_weight)
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _with_every_value(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[fx.Node]]:
@@ -66,20 +152,29 @@ def _copies(arguments: Sequence[Any]) -> list[Any]:
     return [given.detach().clone() if isinstance(given, torch.Tensor) else given for given in arguments]
 
 
-def _shown(node: fx.Node) -> str:
+def _function(node: fx.Node) -> str:
+    """What a node calls: "operator.iadd", "torch.flatten"; nothing for an input."""
     if node.op == "placeholder":
-        return str(node.target)
-    arguments = ", ".join(str(argument) for argument in node.args)
-    shown = f"{function_name(node)}({arguments})"
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+        return ""
+    if node.op == "call_method":
+        return f"torch.Tensor.{node.target}"
+    module = str(getattr(node.target, "__module__", None) or "torch").removeprefix("_")
+    return _short(f"{'torch' if module.startswith('C') else module}.{function_name(node)}")
 
 
-def _error(found: torch.Tensor, expected: torch.Tensor) -> str:
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+
+
+_WIDEST = 100
+
+
+def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
     """The harmonic mean of absolute and relative error, the largest of all elements."""
     if expected.numel() == 0:
-        return "0.0e+00"
+        return 0.0
     wide = torch.complex128 if expected.is_complex() else torch.float64
     ours, right = found.to(wide), expected.to(wide)
     same = (ours == right) | (ours.isnan() & right.isnan())
     difference = torch.where(same, 0.0, (ours - right).abs() / (right.abs() + 1))
-    return f"{difference.max().item():.1e}"
+    return float(difference.max().item())
