@@ -2,7 +2,8 @@
 
 HIDET_DOCUMENTS names the folder with the documents: reStructuredText, Markdown, and text that was copied from a page.
 Without a GPU, "cuda" is read as "cpu", and blocks that launch kernels of a GPU are left out. `torch.hub.load` gives a
-small model of the kind that is asked for, with random weights.
+small model of the kind that is asked for, with random weights. What a block prints has the form of what the document
+says: the same lines, whatever numbers, devices and operators are in them, but for bars of progress.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from torch import nn
 FOLDER = os.environ.get("HIDET_DOCUMENTS", "")
 RST = re.compile(r"^\.\. code-block:: *[Pp]ython\n\n?((?:[ \t]+\S.*\n|\s*\n)+)", re.MULTILINE)
 FENCED = re.compile(r"^```(?:python)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PRINTED = re.compile(r"\.\. rst-class:: sphx-glr-script-out\n\n \.\. code-block:: none\n\n((?:    .*\n|\s*\n)+)")
+TABLE = re.compile(r"^ +kind +operator .*\n(?:[ -]+\n)?(?:\d+ .*\n)+", re.MULTILINE)
 NEEDS_A_GPU = re.compile(r"cuda_graph\(\)\.run|lang\.cuda|cuda_graph\(\)")
 ACTS = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.With, ast.For, ast.FunctionDef)
 
@@ -62,6 +65,46 @@ def blocks_of(path: Path) -> list[str]:
     text = path.read_text()
     found = {".rst": RST.findall, ".md": FENCED.findall}.get(path.suffix, of_plain_text)(text)
     return [block for block in map(textwrap.dedent, found) if is_code(block)]
+
+
+def outputs_of(path: Path) -> list[str]:
+    """For each block of `blocks_of`, what the document says that it prints; "" where it says nothing."""
+    text = path.read_text()
+    if path.suffix != ".rst":
+        return TABLE.findall(text)
+    ends = [match.end() for match in RST.finditer(text) if is_code(textwrap.dedent(match.group(1)))]
+    starts = [match.start() for match in RST.finditer(text)]
+    printed = []
+    for end in ends:
+        following = min([start for start in starts if start >= end], default=len(text))
+        found = PRINTED.search(text, end, following)
+        printed.append("" if found is None else textwrap.dedent(found.group(1)))
+    return printed
+
+
+def form(text: str) -> list[str]:
+    """The lines of an output without what differs from run to run and from version to version."""
+    lines = [line.rstrip() for line in text.splitlines() if "it/s]" not in line and "s/it]" not in line]
+    text = "\n".join(line for line in lines if line)
+    for pattern, name in (
+        (r"\[?\b(cuda|cpu)(:\d+)?\b\]?", "DEVICE"),
+        (r"<[^<>]+>", "OPERATOR"),
+        (r"= Constant\(.*\)", "= CONSTANT"),
+        (r"= \w+\(.*\)", "= OPERATOR(...)"),
+        (r"-?\d+\.\d*(e[+-]\d+)?|-?\d+\b", "NUMBER"),
+        (r"(?<!\S)-+(?!\S)", "LINE"),
+        (r"[ \t]+", " "),
+        (r"\[ ", "["),
+        (r" \]", "]"),
+    ):
+        text = re.sub(pattern, name, text)
+    return text.splitlines()
+
+
+def row_form(row: str) -> tuple[str, ...]:
+    """Of a row of a table of operators: number, kind, whether there is an operator, type and error."""
+    cells = row.split()
+    return (*cells[:2], *["OPERATOR"][: len(cells) > 4], *cells[-2:])
 
 
 def small_model(repository: str, name: str, **more: Any) -> nn.Module:
@@ -108,7 +151,7 @@ def names(monkeypatch, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", sorted(Path(FOLDER).glob("*.*")) if FOLDER else [], ids=lambda path: path.name)
 def test_blocks_of_a_document_run_one_after_the_other(path, names, capsys):
-    failed, left_out, ran = [], 0, 0
+    failed, left_out, ran, compared, printed = [], 0, 0, 0, outputs_of(path)
     for number, block in enumerate(blocks_of(path)):
         if not torch.cuda.is_available():
             if NEEDS_A_GPU.search(block):
@@ -122,9 +165,19 @@ def test_blocks_of_a_document_run_one_after_the_other(path, names, capsys):
             with torch.no_grad():
                 exec(compile(block, f"{path.name} block {number}", "exec"), names)
             ran += 1
+            shown = capsys.readouterr().out
+            if path.suffix == ".rst" and printed[number]:
+                assert form(shown) == form(printed[number]), f"it prints\n{shown}"
+                compared += 1
+            elif "model_opt(x)" in block and printed:
+                assert form(shown)[:2] == form(printed[0])[:2], f"it prints\n{shown}"
+                assert {row_form(row) for row in form(shown)[2:-1]} <= {row_form(row) for row in form(printed[0])[2:]}
+                compared += 1
         except Exception as error:  # noqa: BLE001  # a document is told with all that is wrong
             failed.append(f"block {number}: {type(error).__name__}: {error}\n{block}")
     with capsys.disabled():
-        print(f"\n{path.name}: {ran} blocks ran, {len(failed)} failed, {left_out} left out")
+        print(
+            f"\n{path.name}: {ran} blocks ran, {compared} outputs compared, {len(failed)} failed, {left_out} left out"
+        )
     assert not failed, "\n".join(failed)
     assert ran
