@@ -18,7 +18,8 @@ def lazy_attributes(
     def find(name: str) -> object:
         module = modules.get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            # What plug-ins add.
+            return import_module("hidet.plugins.attributes").find(package, name)
         value: object = getattr(import_module(f"{package}.{module}"), name)
         setattr(sys.modules[package], name, value)
         return value

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         synchronize,
     )
     from hidet.cuda.pool import MemoryStatistics, empty_cache, memory_statistics
+    from hidet.cuda.raw_memory import free, malloc, memcpy, memset, profiler_start, profiler_stop
     from hidet.cuda.streams import Event, ExternalStream, Stream, current_stream, default_stream, stream
 else:
     _MODULES = {
@@ -34,6 +35,7 @@ else:
             *("driver_version", "memory_info", "properties", "set_device", "synchronize"),
         ),
         "pool": ("MemoryStatistics", "empty_cache", "memory_statistics"),
+        "raw_memory": ("free", "malloc", "memcpy", "memset", "profiler_start", "profiler_stop"),
         "streams": ("Event", "ExternalStream", "Stream", "current_stream", "default_stream", "stream"),
     }
     _LAZY = {name: module for module, names in _MODULES.items() for name in names}
@@ -59,8 +61,14 @@ __all__ = [
     "driver_version",
     "empty",
     "empty_cache",
+    "free",
+    "malloc",
+    "memcpy",
     "memory_info",
     "memory_statistics",
+    "memset",
+    "profiler_start",
+    "profiler_stop",
     "properties",
     "set_device",
     "stream",

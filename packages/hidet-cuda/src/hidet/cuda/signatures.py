@@ -52,6 +52,9 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemcpyHtoDAsync_v2": (_address, _pointer, _size, _pointer),
     "cuMemcpyDtoHAsync_v2": (_pointer, _address, _size, _pointer),
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _pointer),
+    "cuMemcpy": (_address, _address, _size),
+    "cuProfilerStart": (),
+    "cuProfilerStop": (),
     "cuMemsetD8Async": (_address, ctypes.c_ubyte, _size, _pointer),
     "cuMemsetD32Async": (_address, _uint, _size, _pointer),
     # streams and events

@@ -226,6 +226,14 @@ class FakeDriver(FakeMemory):
     def cuCtxGetDevice(self, result: int) -> int:
         return write32(result, self.context - CONTEXT)
 
+    def cuProfilerStart(self) -> int:
+        self.log.append(("profiler starts",))
+        return 0
+
+    def cuProfilerStop(self) -> int:
+        self.log.append(("profiler stops",))
+        return 0
+
     def cuCtxSynchronize(self) -> int:
         return 0
 

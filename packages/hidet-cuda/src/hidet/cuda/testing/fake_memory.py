@@ -104,6 +104,9 @@ class FakeMemory:
         ctypes.memmove(target, source, nbytes)
         return 0
 
+    def cuMemcpy(self, target: int, source: int, nbytes: int) -> int:
+        return self._copy(target, source, nbytes, on_device=())
+
     def cuMemsetD8Async(self, address: int, value: int, count: int, stream: int | None) -> int:
         ctypes.memset(address, value, count)
         return 0
