@@ -22,7 +22,7 @@ SATELLITES = tuple(package for package in PACKAGES if package != "hidet-core")
 PARTS = {
     **{package: (f"hidet/{package.removeprefix('hidet-')}/",) for package in SATELLITES},
     "hidet-compat": (
-        *("hidet/compat/", "hidet/nn/", "hidet/backend.py", "hidet/logging.py"),
+        *("hidet/compat/", "hidet/nn/", "hidet/backend.py", "hidet/logging.py", "hidet/distributed.py", "hidet/hip.py"),
         *("hidet/graph", "hidet/ir", "hidet/testing", "hidet/utils"),
     ),
     "hidet-gpu": ("hidet/gpu/", "hidet/tile.py"),

@@ -10,6 +10,7 @@ from hidet import option
 from hidet.api.flow.operation import call
 from hidet.api.tensors.create import asarray
 from hidet.api.tensors.tensor import Tensor
+from hidet.cache import cache_directory
 from hidet.errors import LaunchError, UnsupportedOp
 from hidet.runtime.compiled import CompiledGraph
 
@@ -77,8 +78,8 @@ meta = property(_meta)
 
 
 def get_cache_dir(compiled: CompiledGraph) -> str:
-    """Where machine code is kept, "" for the user's cache: `hidet cache status` lists it."""
-    return option.get_cache_dir()
+    """Where machine code is kept: `hidet cache status` lists it."""
+    return str(cache_directory(option.get_cache_dir()))
 
 
 def _dispatch_table(compiled: CompiledGraph) -> Mapping[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,6 +43,10 @@ class CudaGraph:
         tensors."""
         outputs = self.run(inputs)
         return [output.torch() for output in outputs] if output_to_torch_tensor else list(outputs)
+
+
+MODULE = sys.modules[__name__]
+"""What `hidet.cuda.graph` is."""
 
 
 def zero_inputs(flow: FlowGraph) -> list[Tensor]:

@@ -20,9 +20,8 @@ class Gone:
         raise UnsupportedOp(f"{self.__name__}.{name} is no part of hidet any more", hint=self._hint)
 
 
-cublas = Gone("hidet.lang.cuda.cublas", "hidet.ops.matmul")
+cublas = Gone("hidet.cuda.cublas", "hidet.ops.matmul; torch.mm calls the library")
+cudnn = Gone("hidet.cuda.cudnn", "hidet.ops.conv2d; torch.nn.functional.conv2d calls the library")
 apps = Gone("hidet.apps", "kernels are compiled in this process and its children: hidet.option.num_local_workers")
 ffi = Gone("hidet.ffi", "hidet.runtime.CompiledModule calls compiled code")
 kernels = Gone("hidet.kernels", "hidet.script, or an operator of one's own: hidet.graph.Operator")
-hip = Gone("hidet.hip", "a target is a wheel, and none is for HIP yet: docs/targets.md")
-distributed = Gone("hidet.distributed", "torch.distributed, on tensors of hidet by Tensor.torch()")

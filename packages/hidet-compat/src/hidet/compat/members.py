@@ -32,6 +32,9 @@ MEMBERS: Mapping[str, str] = {
         for place in ("", "graph.")
     },
     "hidet.graph.GraphPassInstrument": "hidet.compat.pass_instruments:GraphPassInstrument",
+    "hidet.cuda.cublas": "hidet.compat.gone:cublas",
+    "hidet.cuda.cudnn": "hidet.compat.gone:cudnn",
+    "hidet.cuda.graph": "hidet.compat.cuda_graph:MODULE",
     "hidet.Device": "hidet.api.tensors.tensor:Device",
     "hidet.device": "hidet.compat.devices:device",
     "hidet.runtime.CompiledModule": "hidet.runtime.module:CompiledModule",

@@ -60,7 +60,7 @@ PLACES: Mapping[str, str] = {
     "hidet.graph.nn": "hidet:nn",
     "hidet.graph.GraphPass": "hidet.graph.transforms.subgraph_rewrite:GraphPass",
     "hidet.lang.cuda.cublas": "hidet.compat.gone:cublas",
-    **{f"hidet.{name}": f"hidet.compat.gone:{name}" for name in ("apps", "ffi", "kernels", "hip", "distributed")},
+    **{f"hidet.{name}": f"hidet.compat.gone:{name}" for name in ("apps", "ffi", "kernels")},
     **{f"hidet.utils.{name}": f"hidet.compat.sizes:{name}" for name in ("cdiv", "gcd", "lcm", "factorize")},
     "hidet.utils.Timer": "hidet.compat.timer:Timer",
     **{f"hidet.utils.{name}": f"hidet.compat.cache_files:{name}" for name in _CACHE},

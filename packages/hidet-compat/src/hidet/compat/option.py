@@ -5,6 +5,7 @@ Most of them nothing reads any more: they keep what they are set to, and warn wh
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -36,9 +37,8 @@ SETTINGS: Mapping[str, Setting] = {
     "parallel_tune": Setting((-1, 1.5, 32), _TUNING, argument=(-1, 1.5, 32)),
     "fix_gpu_frequency_for_tuning": Setting(False, "nvidia-smi --lock-gpu-clocks", (False,), False),
     "debug_cache_tuning": Setting(False, _TUNING, (False,)),
-    "debug_enable_var_id": Setting(False, "names in texts of programs are unique", (False,)),
-    "debug_show_var_id": Setting(False, "names in texts of programs are unique", (False,)),
-    "debug_dump_graph_visual": Setting(False, _DUMP, (False,)),
+    "debug_enable_var_id": Setting(True, "names in texts of programs are unique", (True,)),
+    "debug_show_var_id": Setting(True, "names in texts of programs are unique", (True,)),
     "debug_strict_broadcast_check": Setting(True, "extents are always proved to be equal", (True,), False),
     "debug_show_verbose_flow_graph": Setting(False, _DUMP, (False,)),
     "runtime_check": Setting(True, "arguments are always checked", (True,)),
@@ -187,7 +187,22 @@ def get_cpu_arch(machine: object) -> str:
     return option.cpu.get_arch()
 
 
+def debug_dump_graph_visual(enabled: bool = True) -> None:
+    """Write what the passes make of every graph, for the viewer Netron, into the folder `graphs` of the cache
+    directory, or of the working directory where none is set."""
+    option.remember("debug_dump_graph_visual", bool(enabled))
+    importlib.import_module("hidet.compat.pass_context")  # from here on, passes are listened to
+
+
+def get_debug_dump_graph_visual() -> object:
+    """What `debug_dump_graph_visual` was set to; False at first."""
+    return option.remembered("debug_dump_graph_visual", False)
+
+
 _OWN = {
+    "debug_dump_graph_visual": debug_dump_graph_visual,
+    "get_debug_dump_graph_visual": get_debug_dump_graph_visual,
+    "is_debug_dump_graph_visual": get_debug_dump_graph_visual,
     "parallel_k": parallel_k,
     "get_parallel_k": get_parallel_k,
     "register_option": register_option,

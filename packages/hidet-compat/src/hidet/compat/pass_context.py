@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from hidet import option
@@ -13,11 +14,10 @@ from hidet.compat.pass_instruments import (
     ProfileInstrument,
     SaveGraphInstrument,
     VerboseInstrument,
+    VisualInstrument,
 )
 from hidet.compat.rules import QUANTIZE_RULES
-from hidet.compat.warn import warn_unread
 from hidet.errors import OptionError
-from hidet.graph.graph import Graph
 
 
 class PassContext:
@@ -98,15 +98,11 @@ class PassContext:
         return self._set("compat.attention", bool(flag))
 
     def reduce_cuda_compile_mem(self, enable: bool | None = None) -> PassContext:
-        """Weights stay where they are while a graph is compiled; asking for more warns."""
-        if enable:
-            warn_unread("reduce_cuda_compile_mem(True)", "weights are not copied to compile a graph")
+        """Changes nothing: weights stay where they are while a graph is compiled, whatever is asked for."""
         return self
 
     def allow_source_graph_removal(self, allow: bool = True) -> PassContext:
-        """Changes nothing; True warns."""
-        if allow:
-            warn_unread("allow_source_graph_removal(True)", "weights are not copied to compile a graph")
+        """Changes nothing: weights are not copied to compile a graph, so that removing them would save nothing."""
         return self
 
     def add_quantize_rules(self, patterns: Sequence[object]) -> PassContext:
@@ -129,10 +125,11 @@ class PassContext:
 
 def pass_done(name: str, before: object, after: object, seconds: float) -> None:
     """Tell the instruments of the contexts that are open that a pass has run."""
+    if option.remembered("debug_dump_graph_visual", False):
+        VisualInstrument(Path(option.get_cache_dir() or ".") / "graphs").told(name, before, after, seconds)
     for context in PassContext._open:
         for instrument in context.instruments:
-            assert isinstance(before, Graph) and isinstance(after, Graph)
-            instrument.pass_done(name, before, after, seconds)
+            instrument.told(name, before, after, seconds)
 
 
 def _ask(name: str, value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -27,6 +28,11 @@ class GraphPassInstrument:
 
     def after_all_passes(self, graph: Graph) -> None:
         """After the last pass."""
+
+    def told(self, pass_name: str, before: object, after: object, seconds: float) -> None:
+        """`pass_done` of what the compiler tells."""
+        assert isinstance(before, Graph) and isinstance(after, Graph)
+        self.pass_done(pass_name, before, after, seconds)
 
     def pass_done(self, pass_name: str, before: Graph, after: Graph, seconds: float) -> None:
         """Calls the functions above."""
@@ -88,3 +94,18 @@ class VerboseInstrument(GraphPassInstrument):
         """A line a pass that changes something."""
         if after is not before:
             print(f"{pass_name}: {len(before.nodes)} -> {len(after.nodes)} operators")
+
+
+class VisualInstrument(GraphPassInstrument):
+    """Writes what all passes make of a graph into a folder, as JSON for the viewer Netron, by its name and contents."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def pass_done(self, pass_name: str, before: Graph, after: Graph, seconds: float) -> None:
+        """A file, after the last pass."""
+        if pass_name == _LAST:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            digest = hashlib.sha256(str(after).encode()).hexdigest()[:8]
+            with (self._folder / f"{after.name}_{digest}.json").open("w") as file:
+                dump(after, file)

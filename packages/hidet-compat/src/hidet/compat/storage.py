@@ -6,6 +6,9 @@ import importlib
 import sys
 from typing import Any
 
+from hidet import dtypes
+from hidet.api.tensors.create import empty
+from hidet.api.tensors.tensor import Tensor
 from hidet.errors import UnsupportedOp
 
 
@@ -37,16 +40,41 @@ def current_memory_pool(device: str = "cpu") -> MemoryPool:
 
 
 class Storage:
-    """No class any more: memory on the host is a numpy array, and that of a device an array of its target."""
+    """Bytes of a device, as a tensor of them.
+
+    device: where they are. addr: of the first one. num_bytes: how many there are.
+    """
+
+    def __init__(self, elements: Tensor) -> None:
+        self._elements = elements
+        self.device, self.num_bytes = elements.device, elements.nbytes
 
     @staticmethod
-    def new(device: object = None, num_bytes: int = 0) -> Any:
-        """UnsupportedOp: tensors are made with their memory."""
-        raise UnsupportedOp("hidet.runtime.Storage", hint="hidet.empty([num_bytes], 'uint8', device).storage")
+    def new(device: str = "cpu", num_bytes: int = 0) -> Storage:
+        """So many bytes."""
+        return Storage(empty([num_bytes], "uint8", device))
 
-    def __init__(self, *given: object, **named: object) -> None:
-        """UnsupportedOp, as `new`."""
-        self.new()
+    @property
+    def addr(self) -> int:
+        """Of the first byte."""
+        return int(self._elements.torch().data_ptr() if self.device != "cpu" else self._elements.storage.ctypes.data)
+
+    def cpu(self) -> Storage:
+        """The bytes on the host."""
+        return Storage(self._elements.cpu())
+
+    def cuda(self, dst_id: int = 0) -> Storage:
+        """The bytes on a GPU."""
+        return Storage(self._elements.cuda(dst_id))
+
+    def copy(self) -> Storage:
+        """The bytes in memory of their own."""
+        return Storage(self._elements.copy())
+
+    def as_array(self, num_elements: int, dtype: Any) -> Tensor:
+        """The first bytes as a tensor of elements, over the same memory on the host."""
+        kind = dtypes.dtype(dtype)
+        return Tensor(self._elements.storage[: num_elements * kind.nbytes].view(kind.numpy()), self.device)
 
 
 def load_compiled_module(module_dir: str) -> Any:
