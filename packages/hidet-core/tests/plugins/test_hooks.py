@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import hidet
 from hidet.context import Options
 from hidet.errors import OptionError, PluginError, PluginWarning
 from hidet.plugins import specs
@@ -343,3 +344,29 @@ def test_hook_attributes(install_plugin, monkeypatch) -> None:
     assert graph.Graph is not loads, "a module's own names come first"
     with pytest.raises(AttributeError, match=r"module 'hidet\.graph' has no attribute 'parse_them'"):
         _ = graph.parse_them
+
+
+def test_classes_have_functions_and_properties_of_plug_ins(install_plugin, monkeypatch) -> None:
+    install_plugin(
+        "members",
+        """
+        from hidet.plugins import AttributeSpec
+        def hidet_attributes():
+            yield AttributeSpec(name="hidet.Tensor.rows_of", load="members_plugin_module:rows_of")
+            yield AttributeSpec(name="hidet.Tensor.rows", load="members_plugin_module:rows")
+            yield AttributeSpec(name="hidet.FlowGraph.count", load="members_plugin_module:count")
+        def rows_of(tensor, number):
+            return tensor.shape[0] * number
+        rows = property(lambda tensor: tensor.shape[0])
+        def count(graph):
+            return len(graph.nodes)
+        """,
+    )
+    x = hidet.ones([2, 3])
+    graph = hidet.trace_from(hidet.symbol([2]) * 2.0)
+    monkeypatch.setattr("hidet.plugins.host.load_registry", lambda: discover("members"))
+    assert (x.rows, x.rows_of(4), graph.count()) == (2, 8, 1)
+    for owner, kind in ((x, "Tensor"), (graph, "FlowGraph")):
+        for name in ("nothing", "_rows"):
+            with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute '{name}'"):
+                getattr(owner, name)

@@ -68,15 +68,13 @@ def hidet_pass_done(name: str, level: str, before: object, after: object, second
     contexts = sys.modules.get("hidet.compat.pass_context")
     if contexts is not None and level == "graph":
         contexts.pass_done(name, before, after, seconds)
-    if log is not None:
-        log.pass_done(name, after is not before, seconds)
 
 
 def hidet_kernel_built(name: str, target: str, program: object, binary: bytes, cached: bool) -> None:
     """`hidet.logging` hears of kernels."""
-    log = sys.modules.get("hidet.logging")
-    if log is not None:
-        log.kernel_built(name, target, cached)
+    logs = sys.modules.get("hidet.logging")
+    if logs is not None:
+        logs.logger.debug("%s for %s %s", name, target, "was in the cache" if cached else "was compiled")
 
 
 def hidet_passes() -> Iterable[PassSpec]:
