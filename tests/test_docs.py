@@ -22,6 +22,8 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
 PLUGINS = {
+    "mixed-precision.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",
+    "tensors.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",
     "tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
     "tuning.md": "hidet.cpu._plugin,hidet.tuning._plugin",
 }

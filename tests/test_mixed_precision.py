@@ -83,7 +83,7 @@ def _own_settings():
 
 def types_of_products(folder: Path) -> set[str]:
     """The types of the results of all products, convolutions and attention, after the passes."""
-    (text,) = [path.read_text() for path in folder.rglob("*_compat.convert-precision.hir")]
+    (text,) = [path.read_text() for path in folder.rglob("*_compat-convert-precision.hir")]
     names = (" = linear(", " = matmul(", " = conv(", " = attention(")
     return {line.split(": ")[1].partition("[")[0] for line in text.splitlines() if any(map(line.__contains__, names))}
 

@@ -82,7 +82,7 @@ def hidet_passes() -> Iterable[PassSpec]:
     have been recognised and batch norms been folded."""
     rules = (
         ("rewrite-subgraphs", "RewriteSubgraphs"),
-        ("compat.quantize-weights", "QuantizeWeights"),
+        ("compat-quantize-weights", "QuantizeWeights"),
         ("resolve-operators", "ResolveOperators"),
     )
     return [
@@ -97,15 +97,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             for name, load in rules
         ),
         PassSpec(
-            name="compat.compose-attention",
+            name="compat-compose-attention",
             level="graph",
             after=("recompose",),
-            before=("compat.convert-precision",),
+            before=("compat-convert-precision",),
             load="hidet.compat.passes.compose_attention:ComposeAttention",
             doc="attention as products and a softmax, where no kernel of its own is wanted",
         ),
         PassSpec(
-            name="compat.convert-precision",
+            name="compat-convert-precision",
             level="graph",
             after=("fold-conv-batch-norm", "split-batch-norm", "gpu-split-batch-norm"),
             before=("narrow-captures",),

@@ -46,7 +46,7 @@ class ResolveOperators:
 class QuantizeWeights:
     """Applies the quantisation rules of a `PassContext`."""
 
-    name: ClassVar[str] = "compat.quantize-weights"
+    name: ClassVar[str] = "compat-quantize-weights"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """The graph itself where no rules were asked for."""

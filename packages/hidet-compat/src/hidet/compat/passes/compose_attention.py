@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ComposeAttention:
     """Takes operator `attention` apart, but for grouped queries, and rows of symbolic length without a scale."""
 
-    name: ClassVar[str] = "compat.compose-attention"
+    name: ClassVar[str] = "compat-compose-attention"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""

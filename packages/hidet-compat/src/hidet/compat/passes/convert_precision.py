@@ -68,7 +68,7 @@ class _Kind(Enum):
 class ConvertPrecision:
     """Converts f32 to the type that option `compat.precision` names; without one, the graph stays as it is."""
 
-    name: ClassVar[str] = "compat.convert-precision"
+    name: ClassVar[str] = "compat-convert-precision"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""

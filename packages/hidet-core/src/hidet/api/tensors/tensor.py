@@ -193,10 +193,8 @@ class Tensor:
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
         """For functions of torch, which get tensors of torch over the same memory. Python's operators are hidet's."""
-        if (
-            function.__name__.strip("_").removeprefix("r") in _ARITHMETIC
-            or function.__name__.strip("_") in _COMPARISONS
-        ):
+        is_method = "Tensor" in getattr(function, "__qualname__", "")
+        if is_method and function.__name__.strip("_") in _OPERATORS_OF_TORCH:
             return NotImplemented
         return function(*map(_of_torch, given), **{name: _of_torch(value) for name, value in (named or {}).items()})
 
@@ -341,6 +339,12 @@ for _name, _function in {**_ARITHMETIC, **_COMPARISONS}.items():
     setattr(Tensor, f"__{_name}__", _arithmetic(_function, is_reflected=False))
 for _name, _function in _ARITHMETIC.items():
     setattr(Tensor, f"__r{_name}__", _arithmetic(_function, is_reflected=True))
+
+
+_OPERATORS_OF_TORCH = frozenset(
+    [*_ARITHMETIC, *_ARITHMETIC.values(), *(f"r{name}" for name in _ARITHMETIC), *_COMPARISONS, "true_divide"]
+)
+"""What torch calls Python's operators."""
 
 
 def element_type(given: Any) -> DType:
