@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 
 import pytest
 
 import hidet
-from hidet.errors import OptionError, UnsupportedOp
+from hidet.errors import LaunchError, OptionError, UnsupportedOp
 from hidet.ir.compute import compute, tensor_input
 from hidet.lang import f32
 from hidet.utils import Timer, cache_dir, cache_file, cdiv, clear_cache_dir, clear_op_cache, factorize, gcd, lcm
@@ -96,8 +97,43 @@ def test_the_source_of_a_module_is_written(tmp_path, add) -> None:
     assert "fadd" in source and (tmp_path / "add.ll").read_text() == source
 
 
-@pytest.mark.parametrize("name", ["apps", "ffi", "kernels", "hip", "distributed"])
+@pytest.mark.parametrize("name", ["apps", "ffi", "kernels", "cuda.cublas", "cuda.cudnn"])
 def test_modules_that_are_gone_say_what_there_is_instead(name) -> None:
     with pytest.raises(UnsupportedOp, match=rf"hidet\.{name}\.anything is no part") as refused:
-        _ = getattr(hidet, name).anything
+        _ = operator.attrgetter(name)(hidet).anything
     assert refused.value.hint
+
+
+def test_there_is_no_device_of_hip() -> None:
+    assert not hidet.hip.available() and hidet.hip.device_count() == 0
+    with pytest.raises(UnsupportedOp, match=r"hidet\.hip\.synchronize") as refused:
+        hidet.hip.synchronize()
+    assert "targets.md" in refused.value.hint
+
+
+def test_processes_reduce_tensors_in_their_memory(tmp_path) -> None:
+    dist = pytest.importorskip("hidet.distributed")
+    pytest.importorskip("torch")
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", world_size=1, rank=0)
+    try:
+        x, others = hidet.asarray([1.0, 2.0]), [hidet.zeros([2])]
+        dist.all_reduce(x, "max")
+        dist.broadcast(x, 0)
+        dist.all_gather(others, x)
+        assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+        assert x.tolist() == others[0].tolist() == [1.0, 2.0]
+        with pytest.raises(LaunchError, match="processes reduce by sum, prod, min, max, avg, got 'median'"):
+            dist.all_reduce(x, "median")
+        with pytest.raises(AttributeError, match=r"hidet\.distributed has no 'nothing'"):
+            _ = dist.nothing
+    finally:
+        dist.destroy_process_group()
+
+
+def test_storage_is_bytes_of_a_device() -> None:
+    storage = hidet.runtime.Storage.new("cpu", 16)
+    elements = storage.as_array(4, "float32")
+    elements.copy_(1.5)
+    assert (storage.num_bytes, storage.device, storage.addr) == (16, "cpu", elements.storage.ctypes.data)
+    assert storage.as_array(2, "float32").tolist() == [1.5, 1.5]
+    assert storage.copy().addr != storage.addr

@@ -20,7 +20,8 @@ class Gone:
         raise UnsupportedOp(f"{self.__name__}.{name} is no part of hidet any more", hint=self._hint)
 
 
-cublas = Gone("hidet.cuda.cublas", "hidet.ops.matmul; torch.mm calls the library")
+cublas = Gone("hidet.lang.cuda.cublas", "hidet.ops.matmul")
+cuda_cublas = Gone("hidet.cuda.cublas", "hidet.ops.matmul; torch.mm calls the library")
 cudnn = Gone("hidet.cuda.cudnn", "hidet.ops.conv2d; torch.nn.functional.conv2d calls the library")
 apps = Gone("hidet.apps", "kernels are compiled in this process and its children: hidet.option.num_local_workers")
 ffi = Gone("hidet.ffi", "hidet.runtime.CompiledModule calls compiled code")

@@ -32,7 +32,7 @@ MEMBERS: Mapping[str, str] = {
         for place in ("", "graph.")
     },
     "hidet.graph.GraphPassInstrument": "hidet.compat.pass_instruments:GraphPassInstrument",
-    "hidet.cuda.cublas": "hidet.compat.gone:cublas",
+    "hidet.cuda.cublas": "hidet.compat.gone:cuda_cublas",
     "hidet.cuda.cudnn": "hidet.compat.gone:cudnn",
     "hidet.cuda.graph": "hidet.compat.cuda_graph:MODULE",
     "hidet.Device": "hidet.api.tensors.tensor:Device",
