@@ -71,6 +71,10 @@ GROUPS = (
             "Operator": TASK + "assert isinstance(Twice(x), hidet.Operator)",
             "Module": MODEL + "assert isinstance(model, hidet.Module)",
             "nn": MODEL + "assert hidet.nn.Module is hidet.Module and model(x).shape == (2, 3)",
+            "save_task": TASK
+            + "hidet.save_task(Twice(x).task, 'task'); assert hidet.load_task('task').name == 'twice'",
+            "load_task": TASK
+            + "hidet.save_task(Twice(x).task, 't'); assert hidet.load_task('t').build('cpu')(x).shape",
             "backend": ADD + "assert 'fadd' in hidet.backend.codegen(m.ir_module(), target='cpu')",
             "logging": "hidet.logging.setConsoleLevel(hidet.logging.ERROR); assert hidet.logging.logger.level == 40",
             "Task": TASK + "assert isinstance(Twice(x).task, hidet.Task)",
@@ -90,8 +94,6 @@ GROUPS = (
             "tfloat32 option ir utils graph runtime drivers driver cuda ops frontend torch onnx dtypes lang testing cli"
         ),
         refused={
-            "save_task": TASK + "hidet.save_task(Twice(x).task, 'task')",
-            "load_task": "hidet.load_task('task')",
             "ffi": "hidet.ffi.runtime_api",
             "apps": "hidet.apps.compile_server",
             "kernels": "hidet.kernels.selective_scan_fn",
@@ -101,6 +103,7 @@ GROUPS = (
             "load_compiled_graph": "`hidet.load(path)`",
             "Device": "a text, `cpu` or `cuda:0`, that has `kind` and `id`",
             "save_graph": "text and arrays in a zip: opening one runs nothing",
+            "save_task": "definitions alone: opening one runs nothing",
             "tfloat32": "a type of kernels; tensors have none of it",
             "hip": "a target is a wheel of its own; see [Targets](targets.md)",
             "randn": "drawn by numpy's global generator, so that `numpy.random.seed` repeats them",
@@ -232,6 +235,7 @@ GROUPS = (
             "get_parallel_build": "assert hidet.option.get_parallel_build()",
             "get_num_local_workers": "assert hidet.option.get_num_local_workers() is None",
             "get_save_lower_ir": "assert not hidet.option.get_save_lower_ir()",
+            "bench_config": "hidet.option.bench_config(1, 5, 5); assert hidet.option.get_bench_config() == (1, 5, 5)",
             "get_bench_config": "assert hidet.option.get_bench_config() == (3, 10, 3)",
             "is_fix_gpu_frequency_for_tuning": "assert not hidet.option.is_fix_gpu_frequency_for_tuning()",
             "get_runtime_check": "assert hidet.option.get_runtime_check()",
@@ -264,7 +268,6 @@ GROUPS = (
             "cuda.cpu_arch": "hidet.option.cuda.cpu_arch('haswell'); assert hidet.option.cpu.get_arch() == 'haswell'",
         },
         warns={
-            "bench_config": "hidet.option.bench_config(1, 5, 5)",
             "parallel_tune": "hidet.option.parallel_tune(4)",
             "fix_gpu_frequency_for_tuning": "hidet.option.fix_gpu_frequency_for_tuning(True)",
             "debug_cache_tuning": "hidet.option.debug_cache_tuning()",

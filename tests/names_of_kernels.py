@@ -39,6 +39,22 @@ with hidet.ir.FunctionBuilder("grow", kind="cpu_kernel") as fb:
     fb.buffer_store(v, [0], v[0] + 1)
 """
 
+KERNEL = """
+with hidet.script_module() as m:
+    @hidet.script
+    def kernel(a: hidet.lang.f32[64]):
+        hidet.lang.attrs.func_kind = "cuda_kernel"
+        hidet.lang.attrs.func_name = "scale"
+        hidet.lang.attrs.cuda.grid_dim = 2
+        hidet.lang.attrs.cuda.block_dim = 32
+        hidet.lang.attrs.cuda.cluster_dim = 2
+        hidet.lang.attrs.cuda.dynamic_smem_bytes = 64
+        hidet.lang.attrs.cuda.min_blocks = 2
+        a[0] = 1.0
+launch = kernel.launch
+def text(extents): return [extent.value for extent in extents]
+"""
+
 MODEL = """
 class Doubled(hidet.nn.Module):
     def __init__(self):
@@ -227,6 +243,36 @@ GROUPS = (
         notes={"range": "Python's own in a script, with start and step"},
     ),
     Group(
+        "hidet.lang.attrs",
+        acts={
+            "func_kind": KERNEL + "assert m.ir_module().function('scale').kind == 'kernel'",
+            "func_name": KERNEL + "assert [script.name for script in m.functions] == ['scale']",
+            "cuda.grid_dim": KERNEL + "assert text(launch.grid) == [2]",
+            "cuda.block_dim": KERNEL + "assert text(launch.block) == [32]",
+            "cuda.cluster_dim": KERNEL + "assert text(launch.cluster) == [2]",
+            "cuda.dynamic_smem_bytes": KERNEL + "assert launch.shared_bytes.value == 64",
+            "cuda.min_blocks": KERNEL + "assert ('min_blocks', 2) in m.ir_module().function('scale').attributes",
+        },
+    ),
+    Group(
+        "hidet.lang.script_module",
+        acts={
+            "ir_module": ADD + "assert m.ir_module().entry == 'add'",
+            "build": ADD + "assert m.build()(1.0, 2.0) == 5.0",
+            "define_global_var": "assert hidet.script_module().define_global_var('v', hidet.lang.f32[4]).shape == (4,)",
+        },
+        notes={"define_global_var": "kept between calls of what `build` gives"},
+    ),
+    Group(
+        "hidet.runtime.CompiledModule",
+        acts={
+            "__call__": ADD + "assert m.build()(a=1.0, b=2.0) == 5.0",
+            "__getitem__": ADD + "assert m.build()['add'](1.0, 2.0) == m.build()['launch'](1.0, 2.0) == 5.0",
+            "source": ADD + "assert 'fadd' in m.build().source() and m.build().source(color=True)",
+            "profile": ADD + "assert len(m.build().profile(1.0, 2.0, repeat=3)) == 3",
+        },
+    ),
+    Group(
         "hidet.lang.types",
         acts={
             **{name: f"assert hidet.lang.types.{name}.nbytes == {size}" for name, size in SIZES.items()},
@@ -351,16 +397,16 @@ GROUPS = (
                 "chosen = hidet.ir.expr.if_then_else(hidet.ir.Var('v', 'int32') < 3, 1, 2)\n"
                 "assert isinstance(chosen, hidet.ir.Expr)"
             ),
+            "save_task": TASK
+            + "hidet.ir.save_task(Twice(x).task, 'a'); assert hidet.ir.load_task('a').name == 'twice'",
+            "load_task": TASK
+            + "hidet.ir.save_task(Twice(x).task, 'b'); assert hidet.ir.load_task('b').inputs[0].shape",
             "polinomial": (
                 "a, b = hidet.ir.expr.index_vars(['a', 'b']); of = hidet.ir.polinomial.from_expr_to_poli\n"
                 "assert of(a * (b + 1)) == of(a + b * a)"
             ),
             "stmt": "assert issubclass(hidet.ir.stmt.For, hidet.ir.Stmt)",
             "func": "assert hidet.ir.func.IRModule is hidet.ir.IRModule",
-        },
-        refused={
-            "save_task": TASK + "hidet.ir.save_task(Twice(x).task, 'task')",
-            "load_task": "hidet.ir.load_task('task')",
         },
         notes={
             "Task": "rules of targets schedule it; `implement_cpu` and `implement_cuda` give programs of their own",

@@ -38,10 +38,20 @@ def test_a_setting_that_says_how_things_are_does_not_warn(name) -> None:
 
 
 def test_a_warning_is_at_the_line_of_the_script_and_says_what_to_use() -> None:
-    with pytest.warns(HidetWarning, match=r"hidet\.option\.bench_config\(1, 2, 3\) is accepted") as told:
-        hidet.option.bench_config(1, 2, 3)
+    with pytest.warns(HidetWarning, match=r"hidet\.option\.parallel_tune\(1, 2, 3\) is accepted") as told:
+        hidet.option.parallel_tune(1, 2, 3)
     assert told[0].filename == __file__
     assert "hidet.tune" in told[0].message.hint
+
+
+def test_graphs_are_drawn_beside_the_cache_where_a_setting_says_so(tmp_path) -> None:
+    hidet.option.cache_dir(str(tmp_path))
+    graph = hidet.trace_from(hidet.ops.matmul(hidet.symbol([2, 3]), hidet.ones([3, 4])))
+    graph.build()
+    assert not (tmp_path / "graphs").exists()
+    hidet.option.debug_dump_graph_visual()
+    graph.build()
+    assert list((tmp_path / "graphs").glob("*.json")) and hidet.option.get_debug_dump_graph_visual()
 
 
 def test_passes_write_their_graphs_in_the_block_of_a_context(tmp_path) -> None:

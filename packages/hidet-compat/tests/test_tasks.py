@@ -202,6 +202,23 @@ def test_a_space_without_a_possible_point_is_an_error() -> None:
         tune.extract_ir_modules(schedule)
 
 
+def test_programs_are_measured_as_often_as_is_said(x, monkeypatch) -> None:
+    seen = []
+
+    def profile(self, *tensors, warmup, number, repeat):
+        seen.append((warmup, number, repeat))
+        return [1.0]
+
+    monkeypatch.setattr(hidet.runtime.CompiledModule, "profile", profile)
+    with hidet.option.context():
+        hidet.option.search_space(1)
+        hidet.option.bench_config(2, 3, 4)
+        Scaled(x, implement=lambda task, working_dir: [scale_module(), scale_module()])
+        hidet.option.set_option("bench_config", (5, 6, 7))
+        assert hidet.option.get_bench_config() == (5, 6, 7)
+    assert seen == [(2, 3, 4)] * 2
+
+
 def schedule():
     tune.check(False, "never")
 

@@ -65,7 +65,7 @@ PLACES: Mapping[str, str] = {
     "hidet.utils.Timer": "hidet.compat.timer:Timer",
     **{f"hidet.utils.{name}": f"hidet.compat.cache_files:{name}" for name in _CACHE},
     **{
-        f"{place}.{name}": f"hidet.compat.files:{name}"
+        f"{place}.{name}": f"hidet.compat.task_files:{name}"
         for name in ("save_task", "load_task")
         for place in ("hidet", "hidet.ir")
     },

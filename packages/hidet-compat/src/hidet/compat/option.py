@@ -33,7 +33,6 @@ _DUMP = 'hidet.option.dump("directory") writes every stage as text'
 _SERVER = "kernels are compiled in this process and its children; a cache directory may be shared by machines"
 
 SETTINGS: Mapping[str, Setting] = {
-    "bench_config": Setting((3, 10, 3), _TUNING, argument=(1, 5, 5)),
     "parallel_tune": Setting((-1, 1.5, 32), _TUNING, argument=(-1, 1.5, 32)),
     "fix_gpu_frequency_for_tuning": Setting(False, "nvidia-smi --lock-gpu-clocks", (False,), False),
     "debug_cache_tuning": Setting(False, _TUNING, (False,)),
@@ -130,6 +129,19 @@ def splits_of(strategy: object) -> int:
     return splits
 
 
+def bench_config(warmup: Any = 1, number: int = 5, repeat: int = 5) -> None:
+    """How programs of a task are measured, of which `hidet.ir.library.tune` takes the fastest: calls before, calls of
+    which the mean is taken, and means of which the median is."""
+    given = warmup if isinstance(warmup, tuple) else (warmup, number, repeat)
+    option.remember("bench_config", given)
+
+
+def get_bench_config() -> tuple[int, int, int]:
+    """What `bench_config` was set to; (3, 10, 3) at first."""
+    found: tuple[int, int, int] = option.remembered("bench_config", (3, 10, 3))  # type: ignore[assignment]  # of its setter
+    return found
+
+
 def register_option(
     name: str,
     type_hint: str = "",
@@ -200,6 +212,8 @@ def get_debug_dump_graph_visual() -> object:
 
 
 _OWN = {
+    "bench_config": bench_config,
+    "get_bench_config": get_bench_config,
     "debug_dump_graph_visual": debug_dump_graph_visual,
     "get_debug_dump_graph_visual": get_debug_dump_graph_visual,
     "is_debug_dump_graph_visual": get_debug_dump_graph_visual,

@@ -10,6 +10,7 @@ from typing import Any
 
 from hidet import option
 from hidet.api.tensors import create
+from hidet.compat.option import get_bench_config
 from hidet.compat.task_specs import FACTS, OPERATORS
 from hidet.compiler.modules import build_ir_module
 from hidet.compute.definition import Compute, Definition, Operand
@@ -60,7 +61,11 @@ def _fastest(task: Task, modules: Sequence[Module], device: str) -> Module:
     if len(modules) == 1 or not option.get_search_space() or not sizes_are_known:
         return modules[0]
     tensors = [create.zeros(node.const_shape, node.dtype, device) for node in task.params]
-    times = [median(build_ir_module(module).profile(*tensors)) for module in modules]
+    warmup, number, repeat = get_bench_config()
+    times = [
+        median(build_ir_module(module).profile(*tensors, warmup=warmup, number=number, repeat=repeat))
+        for module in modules
+    ]
     return modules[times.index(min(times))]
 
 

@@ -34,7 +34,7 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ShapeError, UnsupportedOp, suggestion
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Expr
 from hidet.ir.visit import accesses
 from hidet.lang import layout as layouts
 from hidet.lang import operators
@@ -62,14 +62,12 @@ class TensorNode:
     are computed from.
     """
 
-    def __init__(
-        self, name: str, dtype: DType, shape: Sequence[Dim], axes: tuple[Var, ...] = (), value: Expr | None = None
-    ) -> None:
-        self.operand = Operand(name, dtype, tuple(shape))
-        self.stage = None if value is None else Compute(self.operand, axes, value)
-        found = [] if value is None else [_NODES[id(access.operand)] for access in accesses(value)]
+    def __init__(self, operand: Operand, stage: Compute | None = None) -> None:
+        self.operand = operand
+        self.stage = stage
+        found = [] if stage is None else [_NODES[id(access.operand)] for access in accesses(stage.value)]
         self.reads = tuple(dict.fromkeys(found))
-        _NODES[id(self.operand)] = self
+        _NODES[id(operand)] = self
 
     @property
     def name(self) -> str:
@@ -142,12 +140,12 @@ ScalarNode = Element
 def tensor_input(name: str, dtype: Any, shape: Sequence[Any], layout: Any = None) -> TensorNode:
     """An input of a task. layout: row-major, which None means; others are refused."""
     _require_row_major(layout)
-    return TensorNode(name, dtype_of(dtype), tuple(map(dims.as_dim, shape)))
+    return TensorNode(Operand(name, dtype_of(dtype), tuple(map(dims.as_dim, shape))))
 
 
 def scalar_input(name: str, dtype: Any) -> TensorNode:
     """An input of a task without axes: `x[()]` is its number."""
-    return TensorNode(name, dtype_of(dtype), ())
+    return TensorNode(Operand(name, dtype_of(dtype), ()))
 
 
 def compute(name: str, shape: Sequence[Any], fcompute: Callable[..., Any], layout: Any = None) -> TensorNode:
@@ -159,7 +157,8 @@ def compute(name: str, shape: Sequence[Any], fcompute: Callable[..., Any], layou
     extents = tuple(map(dims.as_dim, shape))
     axes = fresh_axes(len(extents))
     value = _expr(fcompute(*map(Element, axes)))
-    return TensorNode(name, value.dtype, extents, axes, value)
+    result = Operand(name, value.dtype, extents)
+    return TensorNode(result, Compute(result, axes, value))
 
 
 def reduce(
