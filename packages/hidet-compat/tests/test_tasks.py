@@ -165,6 +165,13 @@ def test_two_tasks_of_one_name_are_two_operators(x) -> None:
     np.testing.assert_allclose(Scaled(x, 5.0).outputs[0].numpy(), x.numpy() * 5)
 
 
+def test_an_operator_on_tensors_is_computed_as_it_is_written(x) -> None:
+    with hidet.graph.PassContext() as context:
+        context.set_precision("float16")
+        found = Scaled(x, 1.0 / 3.0).outputs[0].numpy()
+    np.testing.assert_allclose(found, x.numpy() / 3, rtol=1e-6)
+
+
 def test_a_program_of_the_task_takes_the_place_of_its_definition(x) -> None:
     operator = Scaled(x, implement=lambda task, working_dir: scale_module())
     np.testing.assert_allclose(operator.get_output(0).numpy(), x.numpy() * 3)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from hidet.api.flow import FlowGraph, Operation
-from hidet.api.flow.operation import as_tensors, device_of
+from hidet.api.flow.operation import as_tensors, call, device_of
 from hidet.api.tensors.create import symbol
 from hidet.api.tensors.tensor import Tensor
 from hidet.compat.task_operator import task_operator
 from hidet.compat.task_specs import OPERATORS
+from hidet.compiler.graphs import compile_graph
+from hidet.context import make_context_on, options_from
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import OperatorSpec
 from hidet.ir.task import Task
 from hidet.plugins.host import load_registry
+from hidet.runtime.compiled import CompiledGraph
 
 
 def kind_of(spec: OperatorSpec, attrs: Attrs) -> str:
@@ -64,8 +68,8 @@ class Operator(Operation, metaclass=OperatorKind):
         Operation.__init__(self, spec, tensors, attrs)
         if not any(tensor is not None and tensor.is_symbolic() for tensor in tensors):
             kinds = tuple(None if t is None else (tuple(t.shape), t.dtype) for t in tensors)
-            program = _program(_Key(spec, attrs), kinds, device_of(tensors))
-            self.outputs = tuple(program.forward([tensor for tensor in tensors if tensor is not None]))
+            compiled = _program(_Key(spec, attrs), kinds, device_of(tensors))
+            self.outputs = call(compiled, [tensor for tensor in tensors if tensor is not None])
 
     @property
     def name(self) -> str:
@@ -103,11 +107,13 @@ class _Key:
 
 
 @functools.lru_cache(maxsize=256)
-def _program(key: _Key, kinds: tuple[Any, ...], device: str) -> FlowGraph:
-    """A graph of one operator, which compiles at its first call."""
+def _program(key: _Key, kinds: tuple[Any, ...], device: str) -> CompiledGraph:
+    """One operator, compiled as it is written: settings of models say nothing to it."""
     given = [None if kind is None else symbol(kind[0], kind[1], device) for kind in kinds]
     operation = Operation(key.spec, given, key.attrs)
-    return FlowGraph([tensor for tensor in given if tensor is not None], operation.outputs, [operation])
+    flow = FlowGraph([tensor for tensor in given if tensor is not None], operation.outputs, [operation])
+    options = replace(options_from({"search_space": 0}), plugin_options={})
+    return compile_graph(flow.graph, make_context_on(device, options))
 
 
 class BuiltinOperator(Operator):
