@@ -110,6 +110,8 @@ GROUPS = (
             "zeros_like": "hidet.graph.zeros_like(x)",
             "ones_like": "hidet.graph.ones_like(x)",
             "symbol_like": "hidet.graph.symbol_like(x)",
+            "operator": "from hidet.graph.operator import Operator; assert Operator is hidet.graph.Operator",
+            "tensor": "from hidet.graph.tensor import Tensor, ones; assert isinstance(ones([2]), Tensor)",
             "Operator": TASK + "assert Twice(x).outputs[0].tolist() == (x + x).tolist()",
         },
         present="transforms nn Module quant",

@@ -47,7 +47,9 @@ PLACES: Mapping[str, str] = {
     "hidet.drivers.build_task": "hidet.compat.build_task:build_task",
     "hidet.drivers.build_ir_module_batch": "hidet.compat.build_task:build_ir_module_batch",
     "hidet.drivers.build_task_batch": "hidet.compat.build_task:build_task_batch",
-    **dict.fromkeys(("hidet.Operator", "hidet.graph.Operator"), "hidet.compat.operator:Operator"),
+    **dict.fromkeys(
+        ("hidet.Operator", "hidet.graph.Operator", "hidet.graph.operator.Operator"), "hidet.compat.operator:Operator"
+    ),
     **dict.fromkeys(("hidet.Task", "hidet.ir.Task"), "hidet.ir.task:Task"),
     **{f"hidet.ir.{name}": f"hidet.ir.type:{name}" for name in _TYPES},
     **{f"hidet.ir.expr.{name}": f"hidet.compat.expressions:{name}" for name in _EXPRESSIONS},

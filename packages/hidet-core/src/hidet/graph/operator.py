@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hidet.compute.definition import Operand
@@ -198,3 +199,10 @@ def infer_types(
 def is_foreign(node: Node) -> bool:
     """Whether a node is a step of the host program: control flow, numpy on the host, or the frontend's framework."""
     return node.op.kind in FOREIGN_KINDS
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # What plug-ins add.
+        return import_module("hidet.plugins.attributes").find("hidet.graph.operator", name)

@@ -1,8 +1,8 @@
 """What plug-ins add to modules of hidet, by the hook `hidet_attributes`.
 
-Asked where a module has no such name of its own: `hidet`, `hidet.graph`, `hidet.ops`, `hidet.option`,
-`hidet.frontend`, `hidet.drivers`, `hidet.runtime`, `hidet.ir`, `hidet.ir.expr`, `hidet.ir.func`, `hidet.lang`,
-`hidet.lang.cuda` and `hidet.testing`.
+Asked where a module has no such name of its own: `hidet`, `hidet.graph`, `hidet.graph.operator`, `hidet.ops`,
+`hidet.option`, `hidet.frontend`, `hidet.drivers`, `hidet.runtime`, `hidet.ir`, `hidet.ir.expr`, `hidet.ir.func`,
+`hidet.lang`, `hidet.cuda`, `hidet.lang.cuda`, `hidet.utils` and `hidet.testing`.
 """
 
 from __future__ import annotations
