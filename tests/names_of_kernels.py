@@ -441,6 +441,12 @@ GROUPS = (
                 "space": "assert len(made(1)) == 2",
                 "extract_ir_modules": "assert len(made(0)) == 1",
                 "check": "assert seen(1) == [1, 2]",
+                "metric": (
+                    "import io, logging; out = io.StringIO(); handler = logging.StreamHandler(out)\n"
+                    "log = logging.getLogger('hidet'); level = log.level; log.setLevel(10); log.addHandler(handler)\n"
+                    "tune.metric('bytes', 4096); log.removeHandler(handler); log.setLevel(level)\n"
+                    "assert 'bytes = 4096' in out.getvalue()"
+                ),
             }.items()
         },
         doc="Programs of `implement_cpu` and `implement_cuda`, of which the fastest is taken.",

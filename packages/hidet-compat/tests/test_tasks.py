@@ -165,6 +165,21 @@ def test_two_tasks_of_one_name_are_two_operators(x) -> None:
     np.testing.assert_allclose(Scaled(x, 5.0).outputs[0].numpy(), x.numpy() * 5)
 
 
+def test_a_graph_with_an_operator_of_a_user_is_saved_as_code_alone(x, tmp_path) -> None:
+    graph = hidet.trace_from(Scaled(hidet.symbol_like(x)).outputs[0])
+    graph.build().save(tmp_path / "scaled.hidet")
+    assert hidet.load(tmp_path / "scaled.hidet")(x.numpy()).tolist() == (2 * x.numpy()).tolist()
+    with pytest.raises(UnsupportedOp, match="operators of one's own, task, is not saved"):
+        hidet.save_graph(graph, tmp_path / "graph")
+
+
+def test_sizes_of_a_graph_with_an_operator_of_a_user_may_change() -> None:
+    symbol = hidet.symbol(["n", 3])
+    graph = hidet.trace_from(hidet.ops.relu(Scaled(symbol).outputs[0]))
+    for rows in (4, 2):
+        assert graph(hidet.ones([rows, 3])).tolist() == [[2.0] * 3] * rows
+
+
 def test_an_operator_on_tensors_is_computed_as_it_is_written(x) -> None:
     with hidet.graph.PassContext() as context:
         context.set_precision("float16")
@@ -202,6 +217,12 @@ def test_a_space_has_as_many_programs_as_its_level_says(level, count, x) -> None
         operator = Scaled(x, implement=lambda task, working_dir: tune.extract_ir_modules(schedule, task))
     assert len(tried) == count
     np.testing.assert_allclose(operator.outputs[0].numpy(), x.numpy() * 3)
+
+
+def test_numbers_of_a_point_are_logged(caplog) -> None:
+    with caplog.at_level("DEBUG", logger="hidet"):
+        tune.metric("bytes", 4096)
+    assert caplog.messages == ["test_numbers_of_a_point_are_logged: bytes = 4096"]
 
 
 def test_a_space_without_a_possible_point_is_an_error() -> None:

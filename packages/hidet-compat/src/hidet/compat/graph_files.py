@@ -20,7 +20,7 @@ from hidet.api.flow import FlowGraph, trace_from
 from hidet.api.flow.operation import apply_graph
 from hidet.api.tensors.create import symbol
 from hidet.api.tensors.tensor import Tensor, placed
-from hidet.errors import ImportFailed
+from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 
@@ -28,8 +28,14 @@ _FORMAT = 1
 
 
 def save_graph(graph: FlowGraph, model_file: str | os.PathLike[str]) -> None:
-    """Write a graph with its constants into a file."""
+    """Write a graph with its constants into a file. UnsupportedOp for operators of a user, which are Python."""
     inner = graph.graph
+    known = load_registry().operators
+    own = next((node.op.name for node in inner.nodes if known.get(node.op.name) is not node.op), None)
+    if own is not None:
+        raise UnsupportedOp(
+            f"a graph with operators of one's own, {own}, is not saved", hint="graph.build().save(path) saves its code"
+        )
     constants = {value: numpy.ascontiguousarray(held.numpy()) for value, held in inner.constants.items()}
     told = {
         "format": _FORMAT,

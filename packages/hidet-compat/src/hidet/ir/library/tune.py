@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -96,4 +97,9 @@ def check(cond: bool, msg: str = "") -> None:
         raise ScheduleError(msg or f"a point of the space of {caller.function} is not possible")
 
 
-__all__ = ["MAX_SPACE_SIZE", "check", "extract_ir_modules", "space"]
+def metric(name: str, value: Any) -> None:
+    """Tell a number of the point that is being made, such as the bytes it takes, to those who read `hidet.logging`."""
+    logging.getLogger("hidet").debug("%s: %s = %s", inspect.stack()[1].function, name, value)
+
+
+__all__ = ["MAX_SPACE_SIZE", "check", "extract_ir_modules", "metric", "space"]
