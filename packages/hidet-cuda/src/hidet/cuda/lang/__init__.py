@@ -26,7 +26,7 @@ from hidet.gpu.lang.library import atomic_sub, load, register_tensor, shared_ten
 from hidet.gpu.lang.primitives import dynamic_shared_memory
 from hidet.gpu.lang.rows import IntrinsicGroup
 from hidet.gpu.lang.scripts import SCRIPTS, load_script
-from hidet.plugins.attributes import find, names_of
+from hidet.plugins.attributes import find
 
 
 def __getattr__(name: str) -> Any:
@@ -34,10 +34,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in SCRIPTS:
         return load_script(name)
-    # Names that plug-ins add are asked for first: an unknown one is told of by the rows.
-    if name in names_of("hidet.lang.cuda"):
-        return find("hidet.lang.cuda", name)
-    return ROWS.find_plain(name)
+    try:
+        return ROWS.find_plain(name)
+    except AttributeError as unknown:
+        # What plug-ins add, which are not loaded for names that rows have.
+        try:
+            return find("hidet.lang.cuda", name)
+        except AttributeError:
+            raise unknown from None
 
 
 def __dir__() -> list[str]:
