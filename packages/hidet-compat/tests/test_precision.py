@@ -15,6 +15,8 @@ from hidet.context import make_context
 from hidet.graph.graph import Graph
 from hidet.graph.parser import parse_graph
 from hidet.graph.verify import verify_graph
+from hidet.ir.expr import Reduce
+from hidet.ir.visit import walk
 from hidet.plugins.host import load_registry
 
 
@@ -107,7 +109,7 @@ def test_reductions_are_computed_in_f32_and_stay_so_until_a_product_reads_them()
 
 
 @pytest.mark.parametrize("norm", ["layer_norm(%0, %g, %g)", "rms_norm(%0, %g)", "softmax(%0)"])
-def test_norms_and_softmax_are_computed_in_f32_between_results_of_16_bits(norm) -> None:
+def test_norms_and_softmax_read_and_give_16_bits_and_compute_in_f32(norm) -> None:
     made = converted(f"""(%x: f32[4, 8], param %w: f32[8, 8], param %g: f32[8]):
       %0: f32[4, 8] = linear(%x, %w)
       %1: f32[4, 8] = {norm}
@@ -115,8 +117,37 @@ def test_norms_and_softmax_are_computed_in_f32_between_results_of_16_bits(norm) 
       return %2
     """)
     (inner,) = [node for node in made.nodes if node.op.name == norm.partition("(")[0]]
-    assert {value.tensor.dtype.short for value in (*inner.values, *inner.outputs)} == {"f32"}
-    assert [node.op.name for node in made.nodes].count("cast") == 5
+    assert {value.tensor.dtype.short for value in (*inner.values, *inner.outputs)} == {"f16"}
+    assert inner.definition is not None
+    sums = [node for stage in inner.definition.stages for node in walk(stage.value) if isinstance(node, Reduce)]  # type: ignore[union-attr]  # of no other kind
+    assert {node.dtype.short for node in sums} == {"f32"}
+
+
+def test_norms_of_what_16_bits_do_not_hold_read_f32_and_give_16_bits() -> None:
+    made = shown(
+        converted("""(%x: f32[4, 8], param %w: f32[8, 8], param %g: f32[8]):
+          %0: f32[4, 8] = exp(%x)
+          %1: f32[4, 8] = rms_norm(%0, %g)
+          %2: f32[4, 8] = linear(%1, %w)
+          return %2
+        """)
+    )
+    assert made == [
+        *("exp f32 -> f32", "rms_norm f32,f32 -> f32", "cast f32 -> f16", "cast f32 -> f16"),
+        *("linear f16,f16 -> f16", "cast f16 -> f32"),
+    ]
+
+
+def test_statistics_of_batch_norms_stay_in_f32() -> None:
+    made = converted("""(%x: f32[2, 4, 3, 3], param %w: f32[4, 4, 1, 1], param %v: f32[4]):
+      %0: f32[2, 4, 3, 3] = conv(%x, %w)
+      %1: f32[2, 4, 3, 3] = relu(%0)
+      %2: f32[2, 4, 3, 3] = batch_norm(%1, %v, %v, %v, %v)
+      %3: f32[2, 4, 3, 3] = conv(%2, %w)
+      return %3
+    """)
+    assert "batch_norm f32,f32,f32,f32,f32 -> f32" in shown(made)
+    assert [line for line in shown(made) if line.startswith("conv")] == ["conv f16,f16 -> f16"] * 2
 
 
 def test_what_is_made_of_weights_alone_is_computed_in_f32_and_converted_where_it_is_used() -> None:

@@ -1,9 +1,9 @@
 """Mixed precision: a model of f32 computes in 16-bit floats, as option `compat.precision` says.
 
 Products, convolutions and attention multiply 16-bit floats, and what follows them stays in that type. Norms and softmax
-are computed in f32 between two conversions. Reductions, exponentials, powers and losses are computed in f32, and their
-results stay in it until a product reads them. What depends on nothing but weights is computed in f32 and converted
-where it is used. Inputs, outputs and weights of the graph keep their types.
+read and give it, and compute in f32 in between. Reductions, exponentials, powers and losses are computed in f32, and
+their results stay in it until a product reads them. What depends on nothing but weights is computed in f32 and
+converted where it is used. Inputs, outputs and weights of the graph keep their types.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 _MULTIPLYING = frozenset({"matmul", "convolution", "attention"})
 """Families that are computed in 16-bit floats; they sum in f32."""
-_NORMALIZING = frozenset({"normalization", "group-normalization", "softmax", "batch_norm", "apply_batch_norm"})
-"""Families, and operators, that are computed in f32, with results that 16-bit floats hold well."""
+_NORMALIZING = frozenset({"normalization", "group-normalization", "softmax"})
+"""Families whose definitions compute in f32, with results that 16-bit floats hold well."""
+_BATCH_NORMS = frozenset({"batch_norm", "apply_batch_norm"})
+"""Operators of such results, whose statistics 16-bit floats do not hold."""
 _FOLLOWING = frozenset({"pooling", "reshape"})
 """Families that are computed in the type of what they read."""
 _STEEP = frozenset(
@@ -112,16 +114,26 @@ class _Conversion:
         family = node.op.family
         if family in _MULTIPLYING:
             self._emit(node, self._narrow)
-        elif _NORMALIZING & {family, node.op.name} and node.op.name not in _STEEP:
-            self._emit(node, dtypes.f32, _Kind.STEADY if self._reads(node) == {_Kind.STEADY} else _Kind.WIDE)
-            for value in node.outputs:
-                if _is_f32(value) and self._kinds[value] is _Kind.WIDE:
-                    self._rewriter.substitute(value, self._as(value, self._narrow, node))
-                    self._kinds[value] = _Kind.NARROW
+        elif family in _NORMALIZING and node.op.name not in _STEEP:
+            kinds = self._reads(node)
+            if _Kind.NARROW in kinds and kinds <= {_Kind.NARROW, _Kind.STEADY}:
+                self._emit(node, self._narrow)
+            else:
+                self._normalize(node)
+        elif node.op.name in _BATCH_NORMS:
+            self._normalize(node)
         elif self._follows(node):
             self._follow(node)
         else:
             self._emit(node, dtypes.f32, _Kind.WIDE)
+
+    def _normalize(self, node: Node) -> None:
+        """The node in f32, with results of 16 bits unless it is made of weights alone."""
+        self._emit(node, dtypes.f32, _Kind.STEADY if self._reads(node) == {_Kind.STEADY} else _Kind.WIDE)
+        for value in node.outputs:
+            if _is_f32(value) and self._kinds[value] is _Kind.WIDE:
+                self._rewriter.substitute(value, self._as(value, self._narrow, node))
+                self._kinds[value] = _Kind.NARROW
 
     def _follows(self, node: Node) -> bool:
         """Whether a node computes in the type of what it reads: it moves elements, or is a tame function of them."""
