@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from hidet.errors import ArtifactError, LaunchError
+import hidet
+from hidet.errors import ArtifactError, ImportFailed, LaunchError
+from hidet.graph.parser import parse_graph
+from hidet.plugins.host import load_registry
 from hidet.runtime.encoding import decode_signature, encode_signature
-from hidet.runtime.signature import Entries, Fixed, GraphInput, Items, Parameter, Signature, signature_of_inputs
+from hidet.runtime.signature import (
+    Entries,
+    Fixed,
+    GraphInput,
+    GraphOutput,
+    Items,
+    ModelGraph,
+    Parameter,
+    Signature,
+    returned,
+    signature_of_inputs,
+)
 
 NESTED = Signature(
     (
@@ -18,6 +34,13 @@ NESTED = Signature(
     ),
     positional=2,
     tensor_type="torch.Tensor",
+    results=Entries(
+        (
+            ("made", GraphOutput(1)),
+            ("rest", Items((GraphOutput(0), Fixed(None)), is_list=True)),
+            ("pair", Items((GraphOutput(1), GraphOutput(0)))),
+        )
+    ),
 )
 
 
@@ -71,3 +94,27 @@ def test_a_signature_comes_back_from_json() -> None:
     assert decode_signature(encode_signature(None)) is None
     with pytest.raises(ArtifactError, match="signature in the artifact is malformed"):
         decode_signature([[["x", ["input"], False]], 1, ""])
+
+
+def test_results_are_returned_as_the_model_does() -> None:
+    assert NESTED.results is not None
+    assert returned(NESTED.results, ["a", "b"]) == {"made": "b", "rest": ["a", None], "pair": ("b", "a")}
+
+
+def test_a_compiled_model_returns_its_structure_also_after_saving(tmp_path: Path) -> None:
+    text = "graph g(%x: f32[n]):\n  %0: f32[n] = exp(%x)\n  %1: f32[n] = neg(%x)\n  return %0, %1"
+    graph = parse_graph("symbol n: 1..\n" + text, load_registry().operators)
+    results = Entries((("neg", GraphOutput(1)), ("exp", Items((GraphOutput(0),)))))
+    model = ModelGraph(graph, Signature((Parameter("x", GraphInput(0)),), 1, results=results))
+    compiled = hidet.compile(model)
+    compiled.save(tmp_path / "model.hidet")
+    for call in (compiled, hidet.load(tmp_path / "model.hidet")):
+        made = call(x=np.zeros(3, np.float32))
+        assert made["neg"].tolist() == [0, 0, 0] and made["exp"][0].tolist() == [1, 1, 1]
+
+
+def test_an_imported_model_says_itself_what_its_inputs_are() -> None:
+    graph = parse_graph("graph g(%x: f32[3]):\n  %0: f32[3] = exp(%x)\n  return %0", load_registry().operators)
+    model = ModelGraph(graph, signature_of_inputs(["x"]))
+    with pytest.raises(ImportFailed, match="it says what its inputs are"):
+        hidet.compile(model, shapes={"x": (4,)})

@@ -29,7 +29,17 @@ from hidet.runtime.program import (
     SymbolSource,
     TensorSlot,
 )
-from hidet.runtime.signature import Entries, Fixed, GraphInput, Items, Parameter, Signature
+from hidet.runtime.signature import (
+    Entries,
+    Fixed,
+    Form,
+    GraphInput,
+    GraphOutput,
+    Items,
+    Parameter,
+    Signature,
+    signature_of_inputs,
+)
 from hidet.runtime.verify import MAX_SLOTS, verify_program, verify_signature
 
 N = dims.symbol("n", 1, 64)
@@ -314,3 +324,18 @@ def test_a_signature_that_fits_is_accepted() -> None:
     whole = Parameter("given", Entries((("a", GraphInput(1)), (2, Items((GraphInput(0), Fixed(None)))))))
     verify_signature(Signature((whole, Parameter("mode", Fixed("fast"), is_optional=True)), 1), PROGRAM)
     verify_signature(None, PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        (GraphOutput(99), "the number of a result"),
+        (Items((GraphOutput(-1),)), "the number of a result"),
+        (GraphOutput(None), "the number of an input or result"),  # type: ignore[arg-type]  # no file holds a number there
+        (Entries((("made", GraphInput(0)),)), "stands where a GraphOutput is expected"),
+    ],
+)
+def test_results_that_the_program_does_not_have_are_refused(results: Form, message: str) -> None:
+    names = [f"i{number}" for number in range(len(PROGRAM.inputs))]
+    with pytest.raises(VerifyError, match=message):
+        verify_signature(replace(signature_of_inputs(names), results=results), PROGRAM)

@@ -40,7 +40,7 @@ def compile(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> CompiledGraph:
-    """Compile a graph, or a model that a frontend accepts (an nn.Module, a path to a model file).
+    """Compile a graph, or a model that a frontend accepts (an nn.Module, a path to a model file) or has imported.
 
     Weights of a model become part of the compiled graph: what is written to the model afterwards does not show.
     What comes back takes what the model takes, a graph's its inputs.
@@ -118,6 +118,14 @@ def import_model(
         if fixed:
             raise ImportFailed(f"{' and '.join(fixed)} are given for a graph, whose inputs say what they are")
         return ImportedModel(model, make_context(target, options))
+    if isinstance(model, ModelGraph):
+        _refuse_dynamic_shapes(dynamic_shapes, "an imported model")
+        if fixed or example_inputs is not None:
+            raise ImportFailed(
+                "an imported model is given with example inputs, shapes or values: it says what its inputs are",
+                hint="give them to the function that imports it",
+            )
+        return ImportedModel(model.graph, make_context(target, options), model.signature)
     chosen = options_from(options)
     frontend = load_registry().frontend_for(model)
     if not frontend.dynamic_shapes:

@@ -42,7 +42,7 @@ from hidet.target import Binary
 if TYPE_CHECKING:
     from hidet.plugins.registry import Registry
 
-FORMAT = 8
+FORMAT = 9
 _WEIGHTS = "weights.safetensors"
 _MANIFEST = "manifest.json"
 _PROGRAM = "program.json"

@@ -14,7 +14,7 @@ from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.parameter_sets import ParameterSets
 from hidet.runtime.program import HostProgram, NodeCounts
 from hidet.runtime.report_text import report_text
-from hidet.runtime.signature import Signature, signature_of_inputs
+from hidet.runtime.signature import Signature, returned, signature_of_inputs
 
 if TYPE_CHECKING:
     from hidet.target import Binary, DeviceMemory
@@ -110,6 +110,7 @@ class CompiledGraph:
         program = bundle.program
         self.signature = bundle.signature or signature_of_inputs([given.name for given in program.inputs])
         self._direct = self.signature.direct(len(program.inputs))
+        self._returned = self.signature.results
         if load is not None:
             self._load = load
             return
@@ -144,14 +145,19 @@ class CompiledGraph:
         called with its inputs in order, or by their names.
 
         Numbers that were in the example of a model are fixed, and tensors that nothing reads are ignored. Results are
-        tensors of the same library; a single one is returned bare. Arguments that lie otherwise in memory than the
-        graph was compiled for are copied. On a device, tensors have to be there; arrays that share their memory
-        (DLPack, CUDA array interface) give arrays of `hidet.cuda`. numpy arrays alone are copied there, and results
-        back, for which the call waits. ShapeError, DTypeError or LaunchError names the argument that does not fit.
+        tensors of the same library, in the model's structure; a graph's single one is bare, several are a tuple.
+        Arguments that lie otherwise in memory than the graph was compiled for are copied. On a device, tensors have to
+        be there; arrays that share their memory (DLPack, CUDA array interface) give arrays of `hidet.cuda`. numpy
+        arrays alone are copied there, and results back, for which the call waits. ShapeError, DTypeError or LaunchError
+        names the argument that does not fit.
         """
+        inputs: Sequence[Any] = arguments
         if named or len(arguments) != self._direct:
-            return self.call_on_inputs(self.signature.arranged(arguments, named, len(self.bundle.program.inputs)))
-        return self.call_on_inputs(arguments)
+            inputs = self.signature.arranged(arguments, named, len(self.bundle.program.inputs))
+        results = self.call_on_inputs(inputs)
+        if self._returned is None:
+            return results
+        return returned(self._returned, results if isinstance(results, tuple) else (results,))
 
     def call_on_inputs(self, inputs: Sequence[Any]) -> Any:
         """As a call, on the inputs of the graph in order, whatever else the model takes."""

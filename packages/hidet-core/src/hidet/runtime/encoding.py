@@ -33,7 +33,7 @@ from hidet.runtime.program import (
     TensorSlot,
     programs_of,
 )
-from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, Items, Parameter, Signature
+from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, GraphOutput, Items, Parameter, Signature
 
 Json = Any
 
@@ -125,11 +125,12 @@ def _reading(what: str) -> Iterator[None]:
 
 
 def encode_signature(signature: Signature | None) -> Json:
-    """JSON of what a model takes."""
+    """JSON of what a model takes and returns."""
     if signature is None:
         return None
     parameters = [[p.name, _encode_form(p.form), p.is_optional] for p in signature.parameters]
-    return [parameters, signature.positional, signature.tensor_type, signature.size_hint]
+    results = None if signature.results is None else _encode_form(signature.results)
+    return [parameters, signature.positional, signature.tensor_type, signature.size_hint, results]
 
 
 def decode_signature(data: Json) -> Signature | None:
@@ -137,27 +138,33 @@ def decode_signature(data: Json) -> Signature | None:
     if data is None:
         return None
     with _reading("signature"):
-        parameters, positional, tensor_type, size_hint = data
+        parameters, positional, tensor_type, size_hint, results = data
         decoded = (Parameter(str(name), _decode_form(form), bool(optional)) for name, form, optional in parameters)
-        return Signature(tuple(decoded), int(positional), str(tensor_type), str(size_hint))
+        returned = None if results is None else _decode_form(results)
+        return Signature(tuple(decoded), int(positional), str(tensor_type), str(size_hint), returned)
 
 
 def _encode_form(form: Form) -> Json:
     if isinstance(form, GraphInput):
         return ["input", form.number]
+    if isinstance(form, GraphOutput):
+        return ["output", form.number]
     if isinstance(form, Fixed):
         return ["fixed", form.value]
     if isinstance(form, Items):
-        return ["items", [_encode_form(item) for item in form.items]]
+        return ["list" if form.is_list else "items", [_encode_form(item) for item in form.items]]
     return ["entries", [[key, _encode_form(item)] for key, item in form.entries]]
+
+
+_LEAVES: dict[str, Callable[[Any], Form]] = {"input": GraphInput, "output": GraphOutput, "fixed": Fixed}
 
 
 def _decode_form(data: Json) -> Form:
     kind, content = data
-    if kind in ("input", "fixed"):
-        return GraphInput(content) if kind == "input" else Fixed(content)
-    if kind == "items":
-        return Items(tuple(_decode_form(item) for item in content))
+    if kind in _LEAVES:
+        return _LEAVES[kind](content)
+    if kind in ("items", "list"):
+        return Items(tuple(_decode_form(item) for item in content), kind == "list")
     return Entries(tuple((key, _decode_form(item)) for key, item in content))
 
 

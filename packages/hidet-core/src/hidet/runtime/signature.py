@@ -1,7 +1,9 @@
-"""How the callable of a compiled model is called: its parameters, and where in them the inputs of the graph are.
+"""How the callable of a compiled model is called: its parameters, and where in them the inputs of the graph are; and
+what it returns.
 
 A model may take more than the tensors of its graph: tensors that nobody reads, numbers that are part of the compiled
-code, and lists, tuples and mappings of all these. A front-end says so beside the graph that it makes.
+code, and lists, tuples and mappings of all these. It may return such, too. A front-end says so beside the graph that it
+makes.
 """
 
 from __future__ import annotations
@@ -33,10 +35,18 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphOutput:
+    """Result `number` of the graph."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Items:
-    """A list or tuple."""
+    """A list or tuple. is_list: which of them is returned; either may be passed."""
 
     items: tuple[Form, ...]
+    is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,8 @@ class Entries:
     entries: tuple[tuple[str | int, Form], ...]
 
 
-Form = GraphInput | Fixed | Items | Entries
+Form = GraphInput | GraphOutput | Fixed | Items | Entries
+"""Of arguments: `GraphInput` and what holds it; of results: `GraphOutput` and what holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +75,14 @@ class Signature:
 
     tensor_type: full name of the class of the results ("torch.Tensor") where no argument tells; "" for numpy arrays.
     size_hint: what to do about arguments of other sizes, for messages; "" where there is nothing to say.
+    results: what a call returns; None for the graph's results, a single one bare and several as a tuple.
     """
 
     parameters: tuple[Parameter, ...]
     positional: int
     tensor_type: str = ""
     size_hint: str = ""
+    results: Form | None = None
 
     def arranged(self, given: Sequence[Any], named: Mapping[str, Any], count: int) -> list[Any]:
         """The `count` inputs of the graph, from what a caller passes. LaunchError for arguments that do not fit."""
@@ -114,10 +127,23 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class ModelGraph:
-    """What a front-end makes of a model that is called otherwise than its graph."""
+    """What a front-end makes of a model that is called otherwise than its graph. `hidet.compile` takes it, too."""
 
     graph: Graph
     signature: Signature
+
+
+def returned(form: Form, results: Sequence[Any]) -> Any:
+    """What a call returns, of the results of the graph."""
+    if isinstance(form, GraphOutput):
+        return results[form.number]
+    if isinstance(form, Items):
+        made = [returned(item, results) for item in form.items]
+        return made if form.is_list else tuple(made)
+    if isinstance(form, Entries):
+        return {key: returned(item, results) for key, item in form.entries}
+    assert isinstance(form, Fixed)
+    return form.value
 
 
 def signature_of_inputs(names: Sequence[str]) -> Signature:
@@ -146,6 +172,7 @@ def _fill(inputs: list[Any], form: Form, value: Any, number: int, path: str) -> 
         for place, (item, inner) in enumerate(zip(value, form.items, strict=True)):
             _fill(inputs, inner, item, number, f"{path}[{place}]")
     else:
+        assert isinstance(form, Entries)
         keys = [key for key, _ in form.entries]
         if not isinstance(value, Mapping) or len(value) != len(keys) or any(key not in value for key in keys):
             raise LaunchError(f"{_place(number, path)} is {_shown(value)}, expected a mapping with the keys {keys}")

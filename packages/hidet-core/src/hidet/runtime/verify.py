@@ -33,7 +33,7 @@ from hidet.runtime.program import (
     step_sizes,
     subprograms,
 )
-from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, Items, Signature
+from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, GraphOutput, Items, Signature
 from hidet.runtime.stages import Stage, split_stages
 
 MAX_SLOTS = 1 << 24
@@ -56,7 +56,8 @@ def verify_program(program: HostProgram, constants: Sequence[Any], prepare_const
 
 
 def verify_signature(signature: Signature | None, program: HostProgram) -> None:
-    """VerifyError for a signature from whose arguments the inputs of the program do not follow."""
+    """VerifyError for a signature from whose arguments the inputs of the program do not follow, or that returns other
+    results than the program has."""
     if signature is None:
         return
     names = [parameter.name for parameter in signature.parameters]
@@ -65,31 +66,39 @@ def verify_signature(signature: Signature | None, program: HostProgram) -> None:
     _require_between(signature.positional, 0, len(names), "the number of parameters by position")
     found: set[int] = set()
     for parameter in signature.parameters:
-        numbers = set(_graph_inputs(parameter.form))
+        numbers = {number for number in _leaves(parameter.form, GraphInput) if number is not None}
         if parameter.is_optional and numbers:
             _fail(f"parameter {parameter.name} may be left out, but is read")
         found |= numbers
     if found != set(range(len(program.inputs))):
         _fail(f"parameters tell inputs {sorted(found)} of {len(program.inputs)}")
+    if signature.results is not None:
+        count = sum(1 for output in program.outputs if output.mutates is None)
+        for number in _leaves(signature.results, GraphOutput):
+            assert isinstance(number, int)
+            _require_between(number, 0, count - 1, "the number of a result")
 
 
-def _graph_inputs(form: Form) -> Iterable[int]:
-    if isinstance(form, GraphInput):
-        if form.number is not None:
-            _require_int(form.number, "the number of an input")
-            yield form.number
+def _leaves(form: Form, kind: type[GraphInput | GraphOutput]) -> Iterable[int | None]:
+    """Numbers of the inputs, or of the results, that a form is made of."""
+    if isinstance(form, GraphInput | GraphOutput):
+        if not isinstance(form, kind):
+            _fail(f"{form} stands where a {kind.__name__} is expected")
+        if form.number is not None or kind is GraphOutput:
+            _require_int(form.number, "the number of an input or result")
+        yield form.number
     elif isinstance(form, Fixed):
         if not (form.value is None or isinstance(form.value, bool | int | float | str)):
             _fail(f"{form.value!r} is no number")
     elif isinstance(form, Items):
         for item in form.items:
-            yield from _graph_inputs(item)
+            yield from _leaves(item, kind)
     else:
         assert isinstance(form, Entries)
         if not all(isinstance(key, str | int) for key, _ in form.entries):
             _fail("a key of a mapping is neither a text nor a number")
         for _, item in form.entries:
-            yield from _graph_inputs(item)
+            yield from _leaves(item, kind)
 
 
 class _Verifier:
