@@ -6,6 +6,8 @@
     handlers.py   handlers of plug-ins, beside a front-end's own table
     names.py      foreign names as identifiers, and as symbols of open sizes
     signature.py  how a model's callable is called
+    measured.py   shapes and positions that data decide, read back while the model runs
+    contraction.py  einsum: sums of products by index letters
 
 Nothing here knows a framework.
 """
@@ -13,6 +15,7 @@ Nothing here knows a framework.
 from importlib import import_module
 
 from hidet.frontend.contents import Contents
+from hidet.frontend.contraction import einsum
 from hidet.frontend.emitter import Emitter, NodeFacts, Number
 from hidet.frontend.handlers import Handler, Rows, plugin_handlers
 from hidet.frontend.names import SizeNames, identifier
@@ -27,6 +30,7 @@ __all__ = [
     "Number",
     "Rows",
     "SizeNames",
+    "einsum",
     "form_of",
     "identifier",
     "in_branch",

@@ -11,9 +11,9 @@ from hidet import dtypes
 from hidet.dims import DimExpr
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Emitter, Handler
+from hidet.frontend.measured import measured_range
 from hidet.graph import Value
 from hidet.onnx.mapping import Key
-from hidet.onnx.mapping.measured import measured_range
 from hidet.onnx.value_types import dtype_of
 
 

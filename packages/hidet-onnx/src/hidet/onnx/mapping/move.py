@@ -8,9 +8,9 @@ from hidet import dims, dtypes
 from hidet.dims import Dim, prove_lt
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Emitter, Handler
+from hidet.frontend.measured import measured_bounds
 from hidet.graph import Value
 from hidet.onnx.mapping import Key
-from hidet.onnx.mapping.measured import measured_bounds
 from hidet.onnx.mapping.shape import normal_axis
 
 _REDUCTIONS = {"none": None, "add": "sum", "mul": "prod", "max": "amax", "min": "amin"}

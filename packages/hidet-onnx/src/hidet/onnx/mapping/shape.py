@@ -8,9 +8,9 @@ from hidet import dims
 from hidet.dims import Dim, prove_equal
 from hidet.errors import ImportFailed
 from hidet.frontend import Emitter, Handler
+from hidet.frontend.measured import measured_shape
 from hidet.graph import Value
 from hidet.onnx.mapping import Key
-from hidet.onnx.mapping.measured import measured_shape
 
 
 def handlers() -> Mapping[Key, Handler]:

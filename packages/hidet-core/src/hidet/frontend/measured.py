@@ -1,6 +1,7 @@
 """Shapes and positions that data decide: normalised while the model runs, then read back as sizes.
 
-ONNX writes -1 for what is left, 0 for the input's extent and negative numbers for places counted from the end. What
+ONNX and TensorFlow write -1 for what is left and negative numbers for places counted from the end, ONNX 0 for the
+input's extent. What
 such a number means is computed from the tensor that holds it, so that what is read is a size.
 """
 
@@ -12,7 +13,7 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed
-from hidet.frontend import Emitter
+from hidet.frontend.emitter import Emitter
 from hidet.graph import Value
 
 _I64 = dtypes.i64
