@@ -7,6 +7,7 @@
     names.py      foreign names as identifiers, and as symbols of open sizes
     signature.py  how a model's callable is called
     measured.py   shapes and positions that data decide, read back while the model runs
+    loops.py      types of values that loops carry
     contraction.py  einsum: sums of products by index letters
 
 Nothing here knows a framework.

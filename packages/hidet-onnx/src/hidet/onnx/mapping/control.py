@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr, prove_equal
+from hidet.dims import Dim, DimExpr
 from hidet.errors import DTypeError, HidetError, ImportFailed, ShapeError, UnsupportedOp, ValueNeeded
 from hidet.frontend import Emitter, Handler, in_branch
+from hidet.frontend.loops import WIDENINGS, widened
 from hidet.graph import TensorType, Value
 from hidet.graph.control import emit_if, emit_while
-from hidet.graph.types import OptionalType, SequenceType, ValueType
+from hidet.graph.types import ValueType
 from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.sequence import empty_sequence
 from hidet.onnx.scope import Item
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 COUNT = TensorType(dtypes.i64, ())
 NO_LIMIT = (1 << 63) - 1
 """What exporters give as trip count of a loop that a condition ends."""
-
-_WIDENINGS = 8
-"""Rounds in which extents of carried values may turn out to change: one an axis that depends on another."""
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -185,14 +183,14 @@ def _rolled(
     """A loop over the body as a graph. Extents that an iteration changes become symbols of the body."""
     names = _captured(body)
     types = [_plain(value.type) for value in state]
-    for _ in range(_WIDENINGS):
+    for _ in range(WIDENINGS):
         closed = _closed(e, body.proto.name or "body", (COUNT, *types), names)
         inner = closed.emitter
         iteration, *before = closed.inputs
         number = inner.reshape(iteration, _declared_shape(body, 0))
         true = inner.array(_true(_declared_shape(body, 1)))
         goes_on, *made = _values(body.write(inner, (number, true, *before), closed.outer), "the body of Loop")
-        wider = [_widened(inner, old, new.type) for old, new in zip(types, made, strict=False)]
+        wider = [widened(inner, old, new.type) for old, new in zip(types, made, strict=False)]
         if wider == types:
             break
         types = wider
@@ -212,26 +210,6 @@ def _rolled(
         captures=closed.captures,
         tests=tests,
     )
-
-
-def _widened(inner: Emitter, before: ValueType, after: ValueType) -> ValueType:
-    """The type of a carried value with a new symbol for each extent that an iteration may change."""
-    if isinstance(before, SequenceType) and isinstance(after, SequenceType):
-        return SequenceType(_widened(inner, before.element, after.element))
-    if isinstance(before, OptionalType) and isinstance(after, OptionalType):
-        return OptionalType(_widened(inner, before.element, after.element))
-    if not isinstance(before, TensorType) or not isinstance(after, TensorType) or before.dtype != after.dtype:
-        raise DTypeError(f"a loop carries a {before} that becomes a {after}")
-    if before.rank != after.rank:
-        raise ShapeError(f"a loop carries a {before} that becomes a {after}")
-    pairs = zip(before.shape, after.shape, strict=True)
-    # A symbol of the body's own may become anything: that is what it is for.
-    shape = [old if _is_own(old) or prove_equal(old, new) is True else inner.builder.fresh_size() for old, new in pairs]
-    return TensorType(before.dtype, tuple(shape))
-
-
-def _is_own(size: Dim) -> bool:
-    return isinstance(size, DimExpr) and str(size).startswith("n_") and str(size).isidentifier()
 
 
 def _written_out(e: Emitter, trips: int, state: list[Item], body: Body) -> tuple[Item, ...]:
