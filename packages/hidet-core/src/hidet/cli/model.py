@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ARTIFACT_SUFFIX = ".hidet"
 
-model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+model_argument = click.argument("model", type=click.Path(exists=True, path_type=Path))
 target_option = click.option("--target", default="auto", show_default=True, help="What to compile for.")
 settings_option = click.option(
     "--option", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the compilation, such as threads=2."

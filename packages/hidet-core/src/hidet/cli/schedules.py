@@ -34,7 +34,7 @@ _INDENT = (0, 0, 0, 2)
 
 
 @click.command("schedules")
-@click.argument("model", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("model", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--op", default="", metavar="NAME", help="An operator, such as matmul.")
 @click.option(
     "--shape",
