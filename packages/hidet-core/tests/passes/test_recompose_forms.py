@@ -216,6 +216,20 @@ def test_a_layer_norm_is_a_product_and_an_offset(recomposed):
     recomposed(graph(PARAMETERS, [*CENTRED, *VARIANCE, *SHIFTED, *parts]), LAYER_NORM)
 
 
+@pytest.mark.parametrize("offset", ["%8, %b", "%b, %8"])
+def test_a_layer_norm_is_a_product_and_an_offset_with_the_mean_negated(recomposed, offset):
+    """As Keras 3 has it."""
+    parts = [
+        "%6: f64[2, 8] = mul(%5, %w)",
+        "%7: f64[2, 8] = mul(%x, %6)",
+        "%11: f64[2, 1] = neg(%0)",
+        "%8: f64[2, 8] = mul(%11, %6)",
+        f"%10: f64[2, 8] = add({offset})",
+        "%9: f64[2, 8] = add(%7, %10)",
+    ]
+    recomposed(graph(PARAMETERS, [*CENTRED, *VARIANCE, *SHIFTED, *parts]), LAYER_NORM)
+
+
 def test_a_product_and_an_offset_by_another_number_are_no_norm(stays):
     stays(
         graph(

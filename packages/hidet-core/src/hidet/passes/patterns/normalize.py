@@ -6,7 +6,7 @@ that models put around it, because the operators of core compute in f32 themselv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet.graph.graph import Node, Value
@@ -160,29 +160,49 @@ def _centre(site: Site, difference: Value | None) -> tuple[Value | None, int]:
 
 
 def norm_from_parts(site: Site) -> Value | None:
-    """x * s + (b - mean(x) * s) = layer_norm(x) * weight + b, for s = 1 / sqrt(variance of x + eps) * weight."""
+    """x * s + (b - mean(x) * s) = layer_norm(x) * weight + b, for s = 1 / sqrt(variance of x + eps) * weight.
+
+    The offset may be b + -mean(x) * s, as Keras writes it.
+    """
     if site.node.attrs["alpha"] != 1:
         return None
     a, b = site.node.inputs
     for product, offset in ((a, b), (b, a)):
-        scaled, shift = site.made_by(product, "mul"), site.made_by(offset, "sub")
-        moved = None if shift is None else site.made_by(shift.inputs[1], "mul")
-        if scaled is None or shift is None or moved is None or shift.attrs["alpha"] != 1:
+        scaled = site.made_by(product, "mul")
+        if scaled is None or not site.is_read_once(scaled.outputs[0]):
             continue
-        if not all(site.is_read_once(node.outputs[0]) for node in (scaled, shift, moved)):
-            continue
-        for x, scale in (scaled.inputs, reversed(scaled.inputs)):
-            norm = _norm_of_parts(site, x, scale, moved)
-            if norm is not None:
-                return site.emit("add", norm, shift.inputs[0])
+        for bias, factors in _offsets(site, offset):
+            for x, scale in (scaled.inputs, reversed(scaled.inputs)):
+                norm = _norm_of_parts(site, x, scale, factors)
+                if norm is not None:
+                    return site.emit("add", norm, bias)
     return None
 
 
-def _norm_of_parts(site: Site, x: Value | None, scale: Value | None, moved: Node) -> Value | None:
-    """layer_norm(x) * weight, where `moved` is mean(x) * scale and `scale` is as above."""
-    mean = next((v for v in moved.inputs if v is not scale), None)
+def _offsets(site: Site, offset: Value | None) -> Iterator[tuple[Value | None, Sequence[Value | None]]]:
+    """(b, (m, s)) for b - m * s, b + -m * s and -m * s + b, where nobody else reads the parts."""
+    shift = site.made_by(offset, "sub", "add")
+    if shift is None or shift.attrs["alpha"] != 1 or not site.is_read_once(shift.outputs[0]):
+        return
+    first, second = shift.inputs
+    for bias, product in ((first, second), (second, first)) if shift.op.name == "add" else ((first, second),):
+        moved = site.made_by(product, "mul")
+        if moved is None or not site.is_read_once(moved.outputs[0]):
+            continue
+        if shift.op.name == "sub":
+            yield bias, moved.inputs
+            continue
+        for number, factor in enumerate(moved.inputs):
+            negative = site.made_by(factor, "neg")
+            if negative is not None and factor is not None and site.is_read_once(factor):
+                yield bias, (negative.inputs[0], moved.inputs[1 - number])
+
+
+def _norm_of_parts(site: Site, x: Value | None, scale: Value | None, moved: Sequence[Value | None]) -> Value | None:
+    """layer_norm(x) * weight, where `moved` are the factors mean(x) and scale, and `scale` is as above."""
+    mean = next((v for v in moved if v is not scale), None)
     rank = _last_reduced(site.made_by(mean, "mean"), x)
-    found = _scaled_by(site, x, scale, reads=2) if rank and scale in moved.inputs else None
+    found = _scaled_by(site, x, scale, reads=2) if rank and scale in moved else None
     if found is None or not _is_variance(site, found.variance, found.x, rank):
         return None
     norm = site.emit("layer_norm", found.x, None, None, rank=rank, eps=found.eps)
