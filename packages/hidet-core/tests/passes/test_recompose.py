@@ -1,8 +1,11 @@
 """Chains that spell out an operator of core, and chains that only look like it."""
 
+import numpy as np
 import pytest
 
+import hidet
 from hidet.passes.graph.recompose import Recompose
+from hidet.testing.interpret import interpret
 
 GELU = 0.7978845608028654
 CUBE = 0.044715
@@ -351,6 +354,50 @@ def test_attention_with_scaled_scores_and_transposed_keys(recomposed):
             "%9: f64[2, 3, 5, 4] = attention(%q, %1, %v, none, scale=0.5)",
         ),
     )
+
+
+def filled(number, *further):
+    return attention(
+        f"const %c: f64[] = {number}",
+        "%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)",
+        "%2: f64[2, 3, 5, 6] = where(%m, %1, %c)",
+        *further,
+        "%3: f64[2, 3, 5, 6] = softmax(%2)",
+        "%9: f64[2, 3, 5, 4] = matmul(%3, %v)",
+    )
+
+
+def test_scores_that_are_filled_with_a_large_negative_number_are_masked(recomposed):
+    """As Keras has it, with 0.7 of the least number."""
+    recomposed(
+        filled("-2.372671e+38"),
+        attention(
+            "const %a: f64[] = 0.0",
+            "const %c: f64[] = -1e+30",
+            "%1: f64[3, 5, 6] = where(%m, %a, %c)",
+            "%9: f64[2, 3, 5, 4] = attention(%q, %k, %v, %1, scale=1.0)",
+        ),
+    )
+
+
+@pytest.mark.parametrize("number", ["-1000000000.0", "-inf"])
+def test_scores_that_are_filled_with_another_number_are_left_alone(stays, number):
+    """The sum of such a number and a score is not that number, or has no exponential where a whole row is hidden."""
+    stays(filled(number))
+
+
+def test_a_row_that_a_fill_hides_counts_all_keys_alike(ctx, parse):
+    before = parse(filled("-3.4e+38").replace("f64", "f32"))
+    after = Recompose().run(before, ctx)
+    assert [node.op.name for node in after.nodes] == ["where", "attention"]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(value.tensor.shape).astype(np.float32) for value in before.inputs]
+    arrays[3] = (arrays[3] > 0).astype(np.float32)
+    arrays[3][1, 2] = 0
+    expected, made = (interpret(each, arrays)[0] for each in (before, after))
+    np.testing.assert_allclose(made, expected, atol=1e-6)
+    np.testing.assert_allclose(made[:, 1, 2], arrays[2][:, 1].mean(axis=1), atol=1e-6)
+    np.testing.assert_allclose(hidet.compile(after)(*arrays), expected, atol=1e-6)
 
 
 def test_two_masks_of_attention_are_added(recomposed):

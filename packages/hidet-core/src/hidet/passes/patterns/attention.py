@@ -5,12 +5,13 @@
 
 Products may have the axes before the rows of their matrices merged that the softmax has apart, as einsum makes them.
 
-The additive mask may be -inf for some keys of a row. Fills with -inf are not recognised: where they hide a whole row,
-the written-out form gives NaN and `attention` gives 0.
+The additive mask may be -inf for some keys of a row, and fills with a large negative number are masks. Fills with -inf
+are not recognised: where they hide a whole row, the written-out form gives NaN and `attention` gives 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,8 +95,16 @@ def _without_cast(site: Site, value: Value) -> Value:
 def _scores(site: Site, value: Value) -> Scores | None:
     """`value` taken apart from the outside: masks that are added, a factor, the product of queries and keys."""
     masks: list[Value] = []
+    has_fill = False
     current = _without_cast(site, value)
     while True:
+        filled = _filled(site, current)
+        if filled is not None:
+            below, fill = filled
+            masks.append(fill)
+            has_fill = True
+            current = _without_cast(site, below)
+            continue
         total = site.made_by(current, "add")
         if total is None or total.attrs["alpha"] != 1 or not site.is_read_once(current):
             break
@@ -109,7 +118,8 @@ def _scores(site: Site, value: Value) -> Scores | None:
         masks.append(mask)
         current = _without_cast(site, source)
     scaled = product_of(site, current, root=False)
-    if len(scaled.factors) != 1:
+    # A fill and another mask may add up to -inf, where the fill stays a number.
+    if len(scaled.factors) != 1 or (has_fill and len(masks) > 1):
         return None
     product = site.made_by(_without_cast(site, _other_batch(site, scaled.factors[0])), "matmul")
     if product is None or product.attrs["trans_a"] or not site.is_read_once(product.outputs[0]):
@@ -122,6 +132,28 @@ def _scores(site: Site, value: Value) -> Scores | None:
         return None
     keys = keys if product.attrs["trans_b"] else _swapped(site, keys)
     return Scores(queries, keys, scaled.number * q.number * k.number, tuple(masks))
+
+
+_HIDING = -1e30
+"""What hides a key when it is added: it is what sums of it and scores are rounded to, and far enough from the largest
+numbers for kernels that multiply scores by log2(e)."""
+
+
+def _filled(site: Site, value: Value) -> tuple[Value, Value] | None:
+    """(s, where(flags, 0, `_HIDING`)) for where(flags, s, c) of scores s and c not above that: a mask that is added.
+
+    Where it hides a whole row, all keys count alike in either form.
+    """
+    node = site.made_by(value, "where")
+    if node is None or not site.is_read_once(value):
+        return None
+    flags, source, fill = node.values
+    number = site.number(fill)
+    if number is None or not math.isfinite(number) or number > _HIDING or not _is_scores(site, source):
+        return None
+    if not same_shape(source.tensor.shape, value.tensor.shape):
+        return None
+    return source, site.emit("where", flags, site.constant(0, fill), site.constant(_HIDING, fill))
 
 
 def _is_scores(site: Site, value: Value | None) -> bool:
