@@ -58,6 +58,9 @@ FIRST_USE: Mapping[str, set[str]] = {
 OPTIONAL: Mapping[str, set[str]] = {
     "onnx/bench.py": {"onnxruntime"},
     "onnx/decode_image.py": {"PIL.Image"},
+    "tensorflow/compat.py": {
+        *("tensorflow", "tensorflow.core.protobuf.saved_model_pb2", "tensorflow.python.framework"),
+    },
     "tuning/executor_ray.py": {"ray"},
     "tuning/strategy_learned.py": {"lightgbm"},
 }

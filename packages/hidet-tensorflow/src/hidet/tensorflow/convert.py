@@ -1,0 +1,99 @@
+"""`compile`, `from_tensorflow`, `from_saved_model`: models of TensorFlow and Keras as graphs, and compiled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from hidet.compiler.graphs import compile as compile_model
+from hidet.context import CompileContext, Options, make_context
+from hidet.dims import Dim
+from hidet.errors import ImportFailed
+from hidet.runtime.signature import ModelGraph
+from hidet.tensorflow.importer import import_model
+from hidet.tensorflow.loader import LoadedModel, load_model, load_saved_model
+
+if TYPE_CHECKING:
+    from hidet.runtime.compiled import CompiledGraph
+
+
+def compile(
+    model: Any,
+    example_inputs: Any = None,
+    *,
+    signature: str | None = None,
+    target: str = "auto",
+    options: Options | Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> CompiledGraph:
+    """Compile a model of TensorFlow or Keras. What comes back is called as the model, and returns what it does.
+
+    model: a Keras model, tf.function, tf.Module, concrete function or function of tensors; a path of a .keras or .h5
+    file, or of a SavedModel. example_inputs: arguments in order or by name, arrays or tf.TensorSpec; None where the
+    model says what it takes. Extents that are None, in the model or in a tf.TensorSpec, stay open.
+    signature: of a SavedModel. target, options: as of `hidet.compile`. shapes, values: of inputs by name, in place of
+    shapes that the model says, and arrays to build in.
+
+    Variables become constants of the compiled model; saved, it runs without TensorFlow.
+    """
+    graph = from_tensorflow(model, example_inputs, signature=signature, shapes=shapes, values=values)
+    return compile_model(graph, target=target, options=options)
+
+
+def from_tensorflow(
+    model: Any,
+    example_inputs: Any = None,
+    *,
+    signature: str | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
+    ctx: CompileContext | None = None,
+) -> ModelGraph:
+    """The graph of a model and how it is called, for `hidet.compile`; arguments as of `compile`.
+
+    ctx: None takes the installed plug-ins. Raises ImportFailed for what cannot be read, UnsupportedOp with the list of
+    operators that are not known, ShapeNeeded and ValueNeeded for inputs whose shape or elements have to be given.
+    """
+    loaded = load_model(model, example_inputs, signature=signature)
+    return _imported(loaded, ctx or make_context(), shapes, values)
+
+
+def from_saved_model(
+    path: str | os.PathLike[str],
+    *,
+    signature: str | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
+    ctx: CompileContext | None = None,
+) -> ModelGraph:
+    """A signature of a SavedModel as `from_tensorflow` gives it; None is "serving_default"."""
+    return _imported(load_saved_model(path, signature), ctx or make_context(), shapes, values)
+
+
+def import_for_compile(
+    model: Any,
+    example_inputs: Any,
+    ctx: CompileContext,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> ModelGraph:
+    """What `hidet.compile` calls."""
+    return _imported(load_model(model, example_inputs), ctx, shapes, values)
+
+
+def _imported(
+    model: LoadedModel,
+    ctx: CompileContext,
+    shapes: Mapping[str, Sequence[Dim]] | None,
+    values: Mapping[str, Any] | None,
+) -> ModelGraph:
+    arrays = {name: numpy.asarray(value) for name, value in (values or {}).items()}
+    for name, array in arrays.items():
+        if array.dtype == object:
+            raise ImportFailed(f"the value of input {name!r} is no array")
+    return import_model(model, ctx, shapes=shapes, values=arrays)

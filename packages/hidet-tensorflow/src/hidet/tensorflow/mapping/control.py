@@ -1,0 +1,399 @@
+"""Calls, branches and loops: PartitionedCall, If, Case, While.
+
+A condition that is known while importing decides at once. Otherwise functions become graphs of their own, which take
+what they read from around them as inputs; constants among that are constants inside, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hidet import dims, dtypes
+from hidet.dims import Dim, DimExpr
+from hidet.errors import ShapeError, UnsupportedOp
+from hidet.frontend import Handler
+from hidet.frontend.loops import WIDENINGS, widened
+from hidet.graph import Graph, TensorType, Value
+from hidet.graph.control import emit_if, emit_while
+from hidet.graph.types import ValueType
+from hidet.tensorflow.emitter import TensorFlowEmitter
+from hidet.tensorflow.items import Item, NotRows, Rows, TensorList, values_of, with_values
+from hidet.tensorflow.mapping.lists import zeros
+
+if TYPE_CHECKING:
+    from hidet.tensorflow.importer import Body
+
+COUNT = TensorType(dtypes.i64, ())
+
+Write = Callable[[TensorFlowEmitter, Sequence[Item]], Sequence[Item]]
+"""Writes a function into the graph of an emitter, for arguments there."""
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    return {
+        "Case": _case,
+        "If": _if,
+        "PartitionedCall": _call,
+        "StatefulPartitionedCall": _call,
+        "StatelessCase": _case,
+        "StatelessIf": _if,
+        "StatelessWhile": _while,
+        "While": _while,
+    }
+
+
+def _call(e: TensorFlowEmitter, *items: Item, f: Body, **_: Any) -> tuple[Item, ...]:
+    return f.inline(items)
+
+
+# --- graphs of their own ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Closed:
+    """A sub-graph under construction. items: what outer items are in it. captures: outer values that are its last
+    inputs, in order."""
+
+    emitter: TensorFlowEmitter
+    items: Sequence[Item]
+    captures: Sequence[Value]
+
+
+def _closed(e: TensorFlowEmitter, inner: TensorFlowEmitter, items: Sequence[Item]) -> _Closed:
+    """Give a sub-graph inputs for all values of these items; constants among them become constants."""
+    inside: dict[Value, Value] = {}
+    captures: list[Value] = []
+
+    def captured(value: Value) -> Value:
+        if value not in inside:
+            constant = e.builder.constants.get(value)
+            if constant is not None:
+                inside[value] = inner.builder.constant(constant.data, value.tensor.dtype)
+            else:
+                inside[value] = inner.builder.input(value.type)
+                inner.known.outer[inside[value]] = (e.known, value)
+                captures.append(value)
+        return inside[value]
+
+    return _Closed(inner, [with_values(item, captured) for item in items], captures)
+
+
+def _flag(e: TensorFlowEmitter, condition: Value) -> Value:
+    """A condition as bool[]: a number counts as whether it is not 0, any other tensor as whether it has elements."""
+    if condition.tensor.rank:
+        return e.emit("greater", e.size(dims.product(condition.tensor.shape)), e.constant(0, dtypes.i64))
+    return e.cast(condition, dtypes.boolean)
+
+
+def _decided(e: TensorFlowEmitter, value: Value) -> Any | None:
+    """The number that a value is; None where it depends on data, or on sizes."""
+    found = e.contents(value)
+    if found is None or found.size != 1:
+        return None
+    item = found.reshape(-1)[0]
+    return None if isinstance(item, DimExpr) else item
+
+
+# --- branches --------------------------------------------------------------------------------------------------------
+
+
+def _if(
+    e: TensorFlowEmitter, condition: Value, *items: Item, then_branch: Body, else_branch: Body, **_: Any
+) -> tuple[Item, ...]:
+    flag = _flag(e, condition)
+    known = _decided(e, flag)
+    if known is not None:
+        return (then_branch if known else else_branch).inline(items)
+    return _choose(e, flag, items, then_branch.write, else_branch.write)
+
+
+def _case(e: TensorFlowEmitter, index: Value, *items: Item, branches: Sequence[Body], **_: Any) -> tuple[Item, ...]:
+    """An index of no branch means the last one."""
+    known = _decided(e, index)
+    if known is not None:
+        return branches[int(known) if 0 <= known < len(branches) else -1].inline(items)
+    return tuple(_one_of(e, index, items, 0, branches))
+
+
+def _one_of(
+    e: TensorFlowEmitter, index: Value, items: Sequence[Item], first: int, branches: Sequence[Body]
+) -> Sequence[Item]:
+    if first == len(branches) - 1:
+        return branches[first].write(e, items)
+    flag = e.emit("equal", index, e.constant(first, index.tensor.dtype))
+
+    def otherwise(inner: TensorFlowEmitter, given: Sequence[Item]) -> Sequence[Item]:
+        return _one_of(inner, given[0], given[1:], first + 1, branches)
+
+    def then(inner: TensorFlowEmitter, given: Sequence[Item]) -> Sequence[Item]:
+        return branches[first].write(inner, given[1:])
+
+    return _choose(e, flag, (index, *items), then, otherwise)
+
+
+def _choose(
+    e: TensorFlowEmitter, flag: Value, items: Sequence[Item], then: Write, otherwise: Write
+) -> tuple[Item, ...]:
+    """The results of one of two functions, of which the other does not run."""
+    made: list[tuple[_Closed, Sequence[Item]]] = []
+    for write in (then, otherwise):
+        closed = _closed(e, e.nested(e.builder.nested("branch")), items)
+        made.append((closed, write(closed.emitter, closed.items)))
+    (first, results), (_, others) = made
+    graphs: list[Graph] = []
+    for closed, found in made:
+        graphs.append(closed.emitter.builder.build([value for item in found for value in values_of(item)]))
+    for a, b in zip(results, others, strict=True):
+        if type(a) is not type(b) or (not isinstance(a, Value | TensorList) and a is not b):
+            raise UnsupportedOp(f"branches of {e.operator} return different kinds of values")
+    values = iter(emit_if(e.builder, flag, first.captures, *graphs))
+    return tuple(with_values(item, lambda _: next(values)) for item in results)
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+def _while(e: TensorFlowEmitter, *items: Item, cond: Body, body: Body, **_: Any) -> tuple[Item, ...]:
+    loop = _Loop(e, items, cond, body)
+    try:
+        return loop.write(stacks=True)
+    except NotRows:
+        return loop.write(stacks=False)
+
+
+class _Loop:
+    """A loop: which of its items an iteration changes, and how often it runs.
+
+    counters: items that grow by 1 from a known number, with that number. trips: how often it runs, where that is known
+    of them; None where data decide.
+    """
+
+    def __init__(self, e: TensorFlowEmitter, items: Sequence[Item], cond: Body, body: Body) -> None:
+        self.e = e
+        self.items = items
+        self.cond = cond
+        self.body = body
+        kept = body.function.unchanged
+        for number, item in enumerate(items):
+            if number not in kept and not isinstance(item, Value | TensorList):
+                raise UnsupportedOp(f"{e.operator} changes what is neither a tensor nor a list of tensors")
+        self.changed = [number for number in range(len(items)) if number not in kept]
+        self.counters = self._counters()
+        self.trips = self._trip_count()
+
+    def _counters(self) -> dict[int, Dim]:
+        counters: dict[int, Dim] = {}
+        growing = _grow_by_one(self.body)
+        for number in self.changed:
+            item = self.items[number]
+            if number in growing and isinstance(item, Value) and item.tensor.dtype.is_int:
+                start = self.e.contents(item)
+                if start is not None and start.size == 1:
+                    begin = start.reshape(-1)[0]
+                    counters[number] = begin if isinstance(begin, DimExpr) else int(begin)
+        return counters
+
+    def _trip_count(self) -> Dim | None:
+        """How often the loop runs, where its condition compares counters with sizes."""
+        closed = _closed(self.e, self.e.nested(self.e.builder.nested("condition")), self._as_inputs())
+        (result,) = self.cond.write(closed.emitter, closed.items)
+        inside = {closed.items[number]: number for number in self.counters}
+        limits = _limits(closed.emitter, result, inside)
+        if limits is None:
+            return None
+        trips = [limit - self.counters[number] for number, limit in limits]
+        most = trips[0]
+        for other in trips[1:]:
+            most = dims.minimum(most, other)
+        return dims.maximum(0, most)
+
+    def _as_inputs(self) -> list[Item]:
+        """The items, those that change as values of which nothing is known."""
+        return [
+            with_values(item, self._unknown) if number in self.changed else item
+            for number, item in enumerate(self.items)
+        ]
+
+    def _unknown(self, value: Value) -> Value:
+        return self.e.emit("positive", value) if value in self.e.builder.constants else value
+
+    def write(self, stacks: bool) -> tuple[Item, ...]:
+        """Write the loop, and return its results. stacks: lists that it fills are stacked results of it; NotRows where
+        one is used otherwise."""
+        e = self.e
+        rows = {number for number in self.changed if stacks and self._may_be_rows(self.items[number])}
+        # What a counter is follows from the number of the iteration, and behind the loop from how many there were.
+        known = {} if self.trips is None else self.counters
+        carried = [number for number in self.changed if number not in rows and number not in known]
+        items = self._with_elements(carried, rows)
+        types = _plain_types(items, carried)
+        for _ in range(WIDENINGS):
+            made = self._iteration(items, carried, types, rows)
+            wider = [widened(made.emitter, old, new.type) for old, new in zip(types, made.after, strict=True)]
+            if wider == types:
+                break
+            types = wider
+        else:
+            raise ShapeError("extents of a loop's carried values keep changing")
+        tests = [] if self.trips is not None else [made.goes_on]
+        outputs = [*(value for value in tests if value is not None), *made.after, *made.rows]
+        condition = None
+        if self.trips is None:
+            (first,) = self.cond.inline(items)
+            condition = _flag(e, first)
+        results = emit_while(
+            e.builder,
+            made.emitter.builder.build(outputs),
+            limit=self.trips,
+            condition=condition,
+            carried=[value for number in carried for value in values_of(items[number])],
+            captures=made.captures,
+            tests=bool(tests),
+        )
+        return self._results(items, carried, sorted(rows), results)
+
+    def _may_be_rows(self, item: Item) -> bool:
+        """Whether a list may have as many elements behind the loop as there were iterations."""
+        if not isinstance(item, TensorList):
+            return False
+        return item.length == 0 or (self.trips is not None and dims.prove_equal(item.length, self.trips) is True)
+
+    def _with_elements(self, carried: Sequence[int], rows: set[int]) -> list[Item]:
+        """The items; lists that are carried get elements, of the shape that an iteration gives them."""
+        items = list(self.items)
+        open_lists = [
+            number for number in carried if isinstance(items[number], TensorList) and items[number].values is None
+        ]
+        if open_lists:
+            made = self._iteration(items, carried, _plain_types(items, carried), rows)
+            for number in open_lists:
+                after = made.results[number]
+                if not isinstance(after, TensorList) or after.values is None:
+                    raise UnsupportedOp(f"{self.e.operator} has a list of elements whose shape nothing tells")
+                item = items[number]
+                items[number] = replace(item, values=zeros(self.e, item, after.values.tensor.shape[1:]))
+        return items
+
+    def _iteration(
+        self, items: Sequence[Item], carried: Sequence[int], types: Sequence[ValueType], rows: set[int]
+    ) -> _Iteration:
+        """Write the body for carried values of these types."""
+        inner = self.e.nested(self.e.builder.nested("body"))
+        iteration = inner.builder.input(COUNT)
+        given = iter([inner.builder.input(type_) for type_ in types])
+        inside: dict[int, Item] = {
+            number: _relengthened(with_values(items[number], lambda _: next(given))) for number in carried
+        }
+        places: set[Value] = {iteration}
+        for number, start in self.counters.items():
+            dtype = items[number].tensor.dtype
+            value = inner.cast(iteration, dtype)
+            if start == 0:
+                places.add(value)
+            else:
+                value = inner.emit("add", value, inner.size(start, dtype))
+            inside[number] = value
+        for number in rows:
+            item = items[number]
+            inside[number] = Rows(item.dtype, item.shape, frozenset(places), grows=item.length == 0)
+        kept = [number for number in range(len(items)) if number not in inside]
+        closed = _closed(self.e, inner, [items[number] for number in kept])
+        inside.update(zip(kept, closed.items, strict=True))
+        arguments = [inside[number] for number in range(len(items))]
+        results = self.body.write(inner, arguments)
+        goes_on = None
+        if self.trips is None:
+            goes_on = _flag(inner, self.cond.write(inner, results)[0])
+        filled = [results[number] for number in sorted(rows)]
+        if any(not isinstance(item, Rows) or item.row is None for item in filled):
+            raise NotRows
+        after = [value for number in carried for value in values_of(results[number])]
+        return _Iteration(inner, results, after, [item.row for item in filled], goes_on, closed.captures)
+
+    def _results(
+        self,
+        items: Sequence[Item],
+        carried: Sequence[int],
+        rows: Sequence[int],
+        values: Sequence[Value],
+    ) -> tuple[Item, ...]:
+        left = iter(values)
+        found: dict[int, Item] = {}
+        for number in carried:
+            found[number] = _relengthened(with_values(items[number], lambda _: next(left)))
+        for number in rows:
+            value = next(left)
+            found[number] = TensorList(items[number].dtype, value.tensor.shape[0], value, value.tensor.shape[1:])
+        if self.trips is not None:
+            for number, start in self.counters.items():
+                found[number] = self.e.size(start + self.trips, items[number].tensor.dtype)
+        return tuple(found.get(number, item) for number, item in enumerate(items))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Iteration:
+    """The body of a loop as it was written. after: carried values behind it. rows: elements that it adds to lists.
+    goes_on: whether there is another iteration; None where the trip count is known."""
+
+    emitter: TensorFlowEmitter
+    results: Sequence[Item]
+    after: Sequence[Value]
+    rows: Sequence[Value]
+    goes_on: Value | None
+    captures: Sequence[Value]
+
+
+def _plain_types(items: Sequence[Item], numbers: Sequence[int]) -> list[ValueType]:
+    """Types of the values of these items, wherever they lie in memory."""
+    return [TensorType(v.tensor.dtype, v.tensor.shape) for number in numbers for v in values_of(items[number])]
+
+
+def _relengthened(item: Item) -> Item:
+    if isinstance(item, TensorList) and item.values is not None:
+        return replace(item, length=item.values.tensor.shape[0])
+    return item
+
+
+def _grow_by_one(body: Body) -> frozenset[int]:
+    """Numbers of the arguments that a function returns, at the same place, with 1 added."""
+    function = body.function
+    found = set()
+    for number, (name, _) in enumerate(function.returned):
+        node = function.nodes.get(name)
+        while node is not None and node.op == "Identity":
+            name = function.operands(node)[0][0]
+            node = function.nodes.get(name)
+        if node is None or node.op not in ("AddV2", "Add") or number >= len(function.arguments):
+            continue
+        operands = [source for source, _ in function.operands(node)]
+        others = [source for source in operands if source != function.arguments[number]]
+        if len(others) == 1 and _is_one(function.nodes.get(others[0])):
+            found.add(number)
+    return frozenset(found)
+
+
+def _is_one(node: Any) -> bool:
+    if node is None or node.op != "Const":
+        return False
+    tensor = node.attr["value"].tensor
+    return not tensor.tensor_shape.dim and (list(tensor.int_val) == [1] or list(tensor.int64_val) == [1])
+
+
+def _limits(inner: TensorFlowEmitter, condition: Value, counters: Mapping[Value, int]) -> list[tuple[int, Dim]] | None:
+    """For a condition that is "counter < size", or several of these, the counters' numbers and the sizes; else None."""
+    node = inner.builder.producer(condition)
+    if node is None:
+        return None
+    if node.op.name == "logical_and":
+        parts = [_limits(inner, value, counters) for value in node.values]
+        return None if any(part is None for part in parts) else [pair for part in parts if part for pair in part]
+    if node.op.name not in ("less", "greater"):
+        return None
+    low, high = node.values if node.op.name == "less" else reversed(node.values)
+    number = counters.get(low)
+    if number is None or not inner.is_known(high):
+        return None
+    return [(number, inner.one_dim(high, "the limit"))]
