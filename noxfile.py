@@ -6,7 +6,8 @@
 
 Sessions that need torch share one environment, `.nox/development`, because installing torch takes longer than most of
 them. Set HIDET_TORCH to use another torch ("torch==2.14.0", a wheel's path). On Linux only a CPU build is installed,
-unless HIDET_ALLOW_CUDA_TORCH=1 permits the several gigabytes of CUDA libraries that the others require.
+unless HIDET_ALLOW_CUDA_TORCH=1 permits the several gigabytes of CUDA libraries that the others require. TensorFlow has
+an environment of its own, `.nox/tensorflow`; HIDET_TENSORFLOW names another version.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ EXAMPLES = {
 DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
+TENSORFLOW = "tensorflow-cpu>=2.16" if sys.platform != "darwin" else "tensorflow>=2.16"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FUZZERS = ("artifacts", "onnx_models", "onnx_trained", "torch_programs")
 CUDA_REQUIREMENTS = ("nvidia", "cuda", "triton")
@@ -198,6 +200,21 @@ def typecheck(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests, except those of further whole models and of GPUs, in two processes (`-- -n 0`: in one)."""
     run_pytest(session, development(session, "tests", "models"), "-n", "2", "--durations=15")
+
+
+@nox.session(venv_backend="none")
+def tensorflow(session: nox.Session) -> None:
+    """hidet-tensorflow against TensorFlow, in an environment of its own without torch; of whole models a few
+    (`-- -m "models or not models"`: all)."""
+    environment = Environment(session, ROOT / ".nox" / "tensorflow")
+    environment.create()
+    environment.install(*group("build"), "pytest>=8.4", os.environ.get("HIDET_TENSORFLOW", TENSORFLOW))
+    wheels = ("hidet-core", "hidet-script", "hidet-cpu", "hidet-testing", "hidet-tensorflow")
+    editables = [argument for package in wheels for argument in ("--editable", f"packages/{package}")]
+    environment.install("--no-build-isolation", *editables)
+    # It carries a trained model; what it requires besides is for making MIDI files, with an old TensorFlow.
+    environment.pip("--no-deps", "basic-pitch==0.4.0")
+    run_pytest(session, environment, "packages/hidet-tensorflow", "-m", "not models", "--durations=5")
 
 
 @nox.session
