@@ -83,3 +83,13 @@ def test_a_call_runs_in_torch_where_it_is_not_compiled() -> None:
     x = torch.randn(3)
     found = stand_ins.call_in_torch(lambda x, factor: x * factor, torch.mul, x, 3.0)
     torch.testing.assert_close(found, 3 * x)
+
+
+def test_a_call_that_was_seen_before_is_kept_once() -> None:
+    def scaled(x, factor):
+        return x * factor
+
+    x, before = torch.ones(2), len(stand_ins._CALLS)
+    found = [stand_ins.call_in_torch(scaled, torch.mul, x, factor).tolist() for factor in (2.0, 2.0, 3.0, 2)]
+    assert found == [[2.0, 2.0], [2.0, 2.0], [3.0, 3.0], [2.0, 2.0]]
+    assert len(stand_ins._CALLS) == before + 3

@@ -107,13 +107,28 @@ def call_in_torch(function: Function, original: Function, *arguments: Any, **key
         apply.is_single = not isinstance(results, list | tuple)  # type: ignore[attr-defined]  # told to the caller
         return [tensor for tensor in listed if tensor is not None]
 
-    _CALLS.append(apply)
-    results = _operator()(tensors, len(_CALLS) - 1)
-    return results[0] if apply.is_single else tuple(results)  # type: ignore[attr-defined]  # `apply` has run
+    number = _number_of((function, structure, *((type(value), value) for value in fixed)), apply)
+    results = _operator()(tensors, number)
+    return results[0] if _CALLS[number].is_single else tuple(results)  # type: ignore[attr-defined]  # it has run
 
 
 _CALLS: list[Callable[[Sequence[Tensor]], list[Tensor]]] = []
 """What calls of the operator do, by the number that they are given."""
+_NUMBERS: dict[object, int] = {}
+"""The numbers of calls that were seen before: tracing a function again makes no further one."""
+
+
+def _number_of(key: object, apply: Callable[[Sequence[Tensor]], list[Tensor]]) -> int:
+    try:
+        known = _NUMBERS.get(key)
+    except TypeError:  # an argument has no hash
+        known = None
+    else:
+        if known is None:
+            _NUMBERS[key] = len(_CALLS)
+    if known is None:
+        _CALLS.append(apply)
+    return len(_CALLS) - 1 if known is None else known
 
 
 @cache
