@@ -208,13 +208,15 @@ def tensorflow(session: nox.Session) -> None:
     (`-- -m "models or not models"`: all)."""
     environment = Environment(session, ROOT / ".nox" / "tensorflow")
     environment.create()
-    environment.install(*group("build"), "pytest>=8.4", os.environ.get("HIDET_TENSORFLOW", TENSORFLOW))
+    environment.install(
+        *group("build"), "pytest>=8.4", "pytest-xdist>=3.6", os.environ.get("HIDET_TENSORFLOW", TENSORFLOW)
+    )
     wheels = ("hidet-core", "hidet-script", "hidet-cpu", "hidet-testing", "hidet-tensorflow")
     editables = [argument for package in wheels for argument in ("--editable", f"packages/{package}")]
     environment.install("--no-build-isolation", *editables)
     # It carries a trained model; what it requires besides is for making MIDI files, with an old TensorFlow.
     environment.pip("--no-deps", "basic-pitch==0.4.0")
-    run_pytest(session, environment, "packages/hidet-tensorflow", "-m", "not models", "--durations=5")
+    run_pytest(session, environment, "packages/hidet-tensorflow", "-n", "2", "-m", "not models", "--durations=5")
 
 
 @nox.session
