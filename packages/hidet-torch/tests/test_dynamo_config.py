@@ -88,6 +88,13 @@ def test_settings_are_options_of_wheels(name: str, given: Any, options: dict[str
         assert torch_options(None, kept).plugin_options == {**options, "gpu.split_k": 8}
 
 
+def test_what_needs_another_wheel_says_so() -> None:
+    dynamo_config.use_fp16()
+    with hidet.plugins.without("compat"), pytest.raises(OptionError, match=r"option compat\.precision") as refused:
+        torch_options(None, None)
+    assert refused.value.hint == "pip install hidet-compat"
+
+
 def test_weights_that_may_be_taken_are_baked_in() -> None:
     assert torch_options(None, None).freeze is False
     assert dynamo_config.steal_weights() is dynamo_config

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from hidet.runtime.compiled import CompiledGraph
 
 
-FORWARD: ContextVar[Callable[[FlowGraph, Sequence[Any]], list[Any]] | None]
+FORWARD: ContextVar[Callable[[FlowGraph, Sequence[Any]], list[Any]] | None] = ContextVar("hidet_forward", default=None)
 """What runs graphs in the place of their code, for who looks at each operator; None lets them run."""
-FORWARD = ContextVar("hidet_forward", default=None)
 
 
 def import_flow_graph(model: FlowGraph, example_inputs: object, ctx: CompileContext) -> Graph:
