@@ -264,6 +264,10 @@ GROUPS = (
                 "hidet.option.register_option('of.mine', default_value=3); hidet.option.set_option('of.mine', 4); "
                 "assert hidet.option.get_option('of.mine') == 4; del hidet.option.of"
             ),
+            "cuda.build.use_ftz": "hidet.option.cuda.build.use_ftz(True); assert hidet.option.get_option('cuda.ftz')",
+            "cuda.build.use_prec_div": (
+                "hidet.option.cuda.build.use_prec_div(False); assert hidet.option.get_option('cuda.prec_div') is False"
+            ),
             "cuda.get_arch_pair": "hidet.option.cuda.arch('sm_80'); assert hidet.option.cuda.get_arch_pair() == (8, 0)",
             "cuda.cpu_arch": "hidet.option.cuda.cpu_arch('haswell'); assert hidet.option.cpu.get_arch() == 'haswell'",
         },
@@ -284,8 +288,6 @@ GROUPS = (
                 "hidet.option.internal.torch_api_use_example_input_shapes(True)"
             ),
             "internal.dispatch_table.set_split_points": "hidet.option.internal.dispatch_table.set_split_points([1, 8])",
-            "cuda.build.use_ftz": "hidet.option.cuda.build.use_ftz(True)",
-            "cuda.build.use_prec_div": "hidet.option.cuda.build.use_prec_div(False)",
         },
         notes={
             "cache_dir": "holds for what is compiled later in this thread or task",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,16 @@ import pytest
 
 from hidet import dims
 from hidet.context import make_context
-from hidet.cuda.nvrtc import compile_cubin
+from hidet.cuda.nvrtc import compile_cubin, compile_ptx
 from hidet.cuda.target import CudaTarget
 from hidet.errors import OptionError
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
+from hidet.ir.parser import parse_module
+from hidet.ir.printer import print_module
+from hidet.passes.manager import run_program_passes
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledTask, select_schedules
 
@@ -128,3 +132,33 @@ def test_sums_in_parts_of_a_number_of_ones_own_are_right() -> None:
     draw = np.random.default_rng(0).standard_normal
     x, w, b = (draw(shape).astype(np.float16) for shape in ((16, 512), (32, 512), (32,)))
     np.testing.assert_allclose(simulated(step, x, w, b), x.astype(np.float32) @ w.T.astype(np.float32) + b, atol=4e-2)
+
+
+QUOTIENT = """
+graph g(%x: f32[64], %y: f32[64]):
+  %0: f32[64] = div(%x, %y)
+  return %0
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "instruction"),
+    [
+        ({}, "div.rn.f32"),
+        ({"cuda_ftz": True}, "div.rn.ftz.f32"),
+        ({"cuda_prec_div": False}, "div.full.f32"),
+        ({"cuda_ftz": True, "cuda_prec_div": False}, "div.full.ftz.f32"),
+    ],
+)
+def test_quotients_are_rounded_and_small_numbers_kept_unless_speed_is_asked_for(options, instruction) -> None:
+    ctx = make_context("cuda:sm_80", {name.replace("_", ".", 1): value for name, value in options.items()})
+    module = run_program_passes(scheduled(QUOTIENT, **options).program.module, ctx)
+    (source,) = CudaTarget("sm_80").sources(module)
+    divisions = {word for word in re.findall(r"div\.[\w.]+", compile_ptx(source, "sm_80")) if word.endswith("f32")}
+    assert divisions == {instruction}
+    assert verify_round_trip(module)
+
+
+def verify_round_trip(module: Any) -> bool:
+    """Whether the text of a module gives it back, attributes and all."""
+    return print_module(parse_module(print_module(module))) == print_module(module)

@@ -45,8 +45,6 @@ SETTINGS: Mapping[str, Setting] = {
     "hexcute_matmul": Setting("auto", "rules of schedules are asked by priority", ("auto", "enable"), "enable"),
     "use_torch_stream": Setting(True, "kernels run on the stream that torch has at the call", (True,)),
     "hip.arch": Setting("auto", "a target is a wheel; none is for HIP yet", ("auto",), "auto"),
-    "cuda.build.use_ftz": Setting(False, "numbers near zero are kept as they are", (False,)),
-    "cuda.build.use_prec_div": Setting(True, "quotients are rounded as IEEE 754 has it", (True,)),
     **{
         f"compile_server.{name}": Setting(value, _SERVER, (value,))
         for name, value in {
@@ -221,9 +219,31 @@ _OWN = {
     "get_parallel_k": get_parallel_k,
     "register_option": register_option,
 }
-_CUDA = _made()
-_NAMES = {**{name: made for name, made in _CUDA.items() if name != "cuda"}, **_OWN}
-build = property(lambda machine: _CUDA["cuda"].build)
+_NAMES = {**_made(), **_OWN}
+
+
+class CudaBuild:
+    """`hidet.option.cuda.build`: options of hidet-cuda about f32."""
+
+    def use_ftz(self, flag: bool = True) -> None:
+        """Whether numbers nearer to zero than 2^-126 count as zero: option `cuda.ftz`."""
+        option.remember("cuda.ftz", bool(flag))
+
+    def get_use_ftz(self) -> object:
+        """What `use_ftz` was set to; False at first."""
+        return option.remembered("cuda.ftz", False)
+
+    def use_prec_div(self, flag: bool = True) -> None:
+        """Whether quotients are rounded as IEEE 754 has it: option `cuda.prec_div`."""
+        option.remember("cuda.prec_div", bool(flag))
+
+    def get_use_prec_div(self) -> object:
+        """What `use_prec_div` was set to; True at first."""
+        return option.remembered("cuda.prec_div", True)
+
+
+_BUILD = CudaBuild()
+build = property(lambda machine: _BUILD)
 """`hidet.option.cuda.build`."""
 MACHINE = ("build", "get_arch_pair", "cpu_arch", "get_cpu_arch")
 """What `hidet.option.cuda` has besides."""

@@ -44,6 +44,20 @@ def hidet_options() -> Iterable[OptionSpec]:
             doc="products of f16 on matrix units are summed in f16, which loses digits, in the place of f32",
         ),
         OptionSpec(
+            name="cuda.ftz",
+            type=bool,
+            default=False,
+            affects_cache=True,
+            doc="numbers of f32 nearer to zero than 2^-126 count as zero",
+        ),
+        OptionSpec(
+            name="cuda.prec_div",
+            type=bool,
+            default=True,
+            affects_cache=True,
+            doc="quotients of f32 are rounded as IEEE 754 has it; else they may be off by two units in the last place",
+        ),
+        OptionSpec(
             name="cuda.matrix_units",
             type=bool,
             default=True,
@@ -73,6 +87,14 @@ def hidet_passes() -> Iterable[PassSpec]:
             before=("split-prepare",),
             load="hidet.cuda.passes.pad_leading_dim:PadLeadingDim",
             doc="large products of rows of odd lengths read copies whose leading dimensions are padded to 16 bytes",
+        ),
+        PassSpec(
+            name="cuda-float-options",
+            level="program",
+            targets=("cuda",),
+            after=("gpu-block-launches",),
+            load="hidet.cuda.passes.float_options:FloatOptions",
+            doc="options of CUDA's compiler about numbers near zero and quotients, where they are asked for",
         ),
         PassSpec(
             name="cuda-overlapped-launches",

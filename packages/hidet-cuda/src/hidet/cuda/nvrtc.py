@@ -31,6 +31,8 @@ _OPTIONS = (
     # NVRTC's own cache has no log; what hidet compiled before is in hidet's cache.
     "--no-cache",
 )
+COMPILER_OPTIONS = "compiler_options"
+"""Key of an attribute of kernels: options of CUDA's compiler, beside those of all kernels."""
 _ERROR = re.compile(r"^[^\n(]*\((\d+)\): (?:error|catastrophic error):? ?(.*)$", re.MULTILINE)
 _ASSEMBLER_ERROR = re.compile(r"ptxas [^\n]*, line (\d+); error\s*: ([^\n]*)")
 _LINE_MARK = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)\s")
@@ -105,7 +107,8 @@ def compile_ptx(source: KernelSource, arch: str) -> str:
 def _compiled(nvrtc: Any, source: KernelSource, arch: str, options: Sequence[str]) -> Iterator[tuple[Any, bool, str]]:
     """A program that was compiled, whether it was accepted, and the compiler's log."""
     program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.text.encode(), b"kernel.cu", 0, [], []))
-    encoded = [option.encode() for option in (f"--gpu-architecture={arch}", *options)]
+    given = (f"--gpu-architecture={arch}", *options, *source.options)
+    encoded = [option.encode() for option in given]
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)

@@ -26,7 +26,7 @@ from hidet.cuda.devices import properties
 from hidet.cuda.host_code import host_module
 from hidet.cuda.loader import load_modules
 from hidet.cuda.memory import memory_at
-from hidet.cuda.nvrtc import compile_cubins, compile_ptx, toolchain_version
+from hidet.cuda.nvrtc import COMPILER_OPTIONS, compile_cubins, compile_ptx, toolchain_version
 from hidet.cuda.tile.lowering import lower_tiles
 from hidet.gpu.check_bounds import check_bounds
 from hidet.plugins.host import load_registry
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hidet.gpu.codegen.source import KernelSource
     from hidet.gpu.tile.kernel import TileKernel
     from hidet.gpu.tile.lowered import LoweredTiles
-    from hidet.ir.func import Module
+    from hidet.ir.func import Function, Module
     from hidet.target import Target
 
 
@@ -227,7 +227,10 @@ class CudaTarget:
         kernels = [f for f in module.functions if f.kind == "kernel"]
         others = tuple(f for f in module.functions if f.kind != "kernel")
         capability = capability_of(self.architecture)
-        return [emit_module(replace(module, functions=(*others, kernel)), capability) for kernel in kernels]
+        emitted = [emit_module(replace(module, functions=(*others, kernel)), capability) for kernel in kernels]
+        return [
+            replace(source, options=_compiler_options(kernel)) for source, kernel in zip(emitted, kernels, strict=True)
+        ]
 
     def load(
         self,
@@ -264,6 +267,12 @@ class CudaTarget:
 def _host_job(job: CompileJob, host: Module) -> CompileJob:
     """The host functions of a module. Launches are straight-line code that gains nothing from optimisation."""
     return CompileJob(job.name, host, effort=min(job.effort, 1))
+
+
+def _compiler_options(kernel: Function) -> tuple[str, ...]:
+    """What a kernel says of CUDA's compiler."""
+    options: Any = dict(kernel.attributes).get(COMPILER_OPTIONS, ())
+    return tuple(options)
 
 
 def _asking_for_shared(module: Module) -> frozenset[str]:

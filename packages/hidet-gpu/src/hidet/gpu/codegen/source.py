@@ -33,11 +33,12 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """Text, its kernels, and places in the user's script by line of the text, from 1."""
+    """Text, its kernels, places in the user's script by line of the text, from 1, and options of the compiler."""
 
     text: str
     kernels: tuple[KernelFacts, ...]
     locs: Mapping[int, Loc] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
