@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -164,6 +165,17 @@ def test_rows_without_any_key_are_zero(queries: int) -> None:
     mask[1] = False
     added = np.where(mask, 0, -np.inf).astype("f")
     assert_attention_right([((q, k, v, mask), {}), ((q, k, v, added), {}), ((q, k[:, :, :0], v[:, :, :0]), {})])
+
+
+@pytest.mark.parametrize("queries", [1, 2, 70])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_rows_that_see_keys_hidden_by_the_least_number_alone_weigh_them_equally(dtype: str, queries: int) -> None:
+    q, k, v = operands(queries, 40, 16, 16, dtype=dtype)
+    least = float((ml_dtypes.finfo if dtype == "bfloat16" else np.finfo)(dtype).min)
+    mask = np.zeros((queries, 40))
+    mask[:, 30:], mask[-1] = least, least
+    shared = np.full((1, 40), least)
+    assert_attention_right([((q, k, v, each.astype(q.dtype)), {}) for each in (mask, shared)])
 
 
 @pytest.mark.parametrize("queries", [2, 70])

@@ -14,6 +14,8 @@ from hidet.dims import Dim, prove_equal
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.graph.types import TensorType
+from hidet.ir import build
+from hidet.ir.expr import Expr
 from hidet.schedule.task import Task, TaskTensor
 
 
@@ -138,3 +140,23 @@ def _broadcast_strides(type_: TensorType, shape: tuple[Dim | None, ...]) -> list
     for extent, stride in zip(type_.shape, type_.element_strides, strict=True):
         strides.append(0 if prove_equal(extent, 1) is True else stride)
     return strides
+
+
+_LOG2_E = 1 / math.log(2)
+_LARGEST = {32: 3.4028234663852886e38, 64: 1.7976931348623157e308}
+"""Numbers of f32 and f64, by their bits."""
+
+
+def exponent_of_two(exponent: Expr) -> Expr:
+    """An exponent of e in f32 or f64, scalar or vector, as one of two.
+
+    A finite one stays finite. Masks hide keys by the least number there is, whose product would be minus infinity: a
+    row that sees such keys alone weighs them equally, where one without any key is 0.
+    """
+
+    def like(number: float) -> Expr:
+        return build.broadcast(build.const(number, exponent.dtype), exponent.lanes)
+
+    least = like(-0.999 * _LARGEST[exponent.dtype.bits] / _LOG2_E)
+    low = build.select(build.equal(exponent, like(-math.inf)), exponent, least)
+    return build.select(exponent < least, low, exponent) * like(_LOG2_E)

@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 
 from hidet import dims, dtypes
+from hidet.cpu.math.exponential import LOG2_E
 from hidet.cpu.math.steps import like
 from hidet.cpu.schedules.attention_kernel import AttentionKernel, array_extent
-from hidet.cpu.schedules.attention_rows import LOG2_E, Place, mask_score, number_parameter, place_tensor
+from hidet.cpu.schedules.attention_rows import Place, mask_score, number_parameter, place_tensor
 from hidet.cpu.schedules.attention_softmax import exp2_of_nonpositive, larger, number_format
 from hidet.cpu.schedules.attention_tile import local_array
 from hidet.cpu.schedules.gemm_program import parameter

@@ -19,9 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hidet import dims
+from hidet.cpu.math.exponential import LOG2_E
 from hidet.cpu.schedules.attention_kernel import AttentionKernel, array_extent
 from hidet.cpu.schedules.attention_rows import (
-    LOG2_E,
     Block,
     Place,
     apply_causal,

@@ -18,10 +18,8 @@ from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.schedule.attention_problem import Placement
+from hidet.schedule.attention_problem import Placement, exponent_of_two
 from hidet.schedule.lowering import KernelScope
-
-LOG2_E = 1 / math.log(2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +216,7 @@ def mask_score(score: Expr, entry: Expr, dtype: DType) -> Expr:
     """A score to base 2 under a mask's entry: bool shows or hides, a number is added."""
     if entry.dtype.is_bool:
         return build.select(entry, score, like(score, -math.inf))
-    return score + build.cast(entry, dtype) * like(score, LOG2_E)
+    return score + exponent_of_two(build.cast(entry, dtype))
 
 
 def apply_causal(k: IRBuilder, shape: TileShape, block: Block, scores: Var, first: Expr, keys: Expr) -> None:

@@ -19,6 +19,7 @@ from hidet.gpu.tile.statements import Load, TileStmt, fill, load, map, mma, redu
 from hidet.gpu.tile.tensors import Computed, GTensor, RTile, STile
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
+from hidet.schedule.attention_problem import exponent_of_two
 
 _HIDDEN = -math.inf
 _PARTIAL_SUMS = 4
@@ -178,7 +179,7 @@ class _Scoring:
         """The score as an exponent of two."""
         scaled = product * self.scale
         changed = scaled if self.score is None else self.score(scaled, self.first + row, at, column)
-        return changed * math.log2(math.e)
+        return exponent_of_two(changed)
 
     def apply_bounds(self, scores: RTile, at: Expr) -> list[TileStmt]:
         """Hide keys that are not there, or that come after a row if it sees none of these."""
