@@ -46,6 +46,8 @@ def test_a_gpu_is_cuda_where_that_is_installed() -> None:
     ("model", "wheel"),
     [
         ("model.onnx", "hidet-onnx"),
+        ("model.keras", "hidet-tensorflow"),
+        (type("Model", (), {"__module__": "keras.src.models.functional"})(), "hidet-tensorflow"),
         (Path("model.onnx"), "hidet-onnx"),
         (type("Net", (type("Module", (), {"__module__": "torch.nn.modules.module"}),), {})(), "hidet-torch"),
         (type("ModelProto", (), {"__module__": "onnx.onnx_ml_pb2"})(), "hidet-onnx"),
@@ -73,10 +75,11 @@ def test_a_wheel_that_is_installed_is_not_to_be_installed_again(monkeypatch: pyt
 def test_the_table_names_the_wheels_that_the_package_knows() -> None:
     packages = Path(__file__).parents[3]
     known = wheels.wheels_of_modules()
-    same = ("cpu", "cuda", "onnx", "testing", "torch")
+    same = ("cpu", "cuda", "onnx", "tensorflow", "testing", "torch")
     others = {
         "compat": "hidet-compat",
         "lang": "hidet-script",
+        "nn": "hidet-compat",
         "tile": "hidet-gpu",
         "tuning": "hidet-tune",
         "utils": "hidet-script",

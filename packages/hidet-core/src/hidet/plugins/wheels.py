@@ -14,8 +14,13 @@ from hidet.errors import suggestion
 
 _OF_TARGETS: Mapping[str, str] = {"cpu": "hidet-cpu", "llvm": "hidet-cpu", "cuda": "hidet-cuda"}
 _OF_KINDS: Mapping[str, str] = {"cpu": "hidet-cpu", "gpu": "hidet-cuda"}
-_OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx"}
-_OF_PACKAGES: Mapping[str, str] = {"torch": "hidet-torch", "onnx": "hidet-onnx"}
+_OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx", ".keras": "hidet-tensorflow"}
+_OF_PACKAGES: Mapping[str, str] = {
+    "torch": "hidet-torch",
+    "onnx": "hidet-onnx",
+    "tensorflow": "hidet-tensorflow",
+    "keras": "hidet-tensorflow",
+}
 _OF_MODULES: Mapping[str, str] = {
     "compat": "hidet-compat",
     "lang": "hidet-script",
