@@ -112,7 +112,7 @@ class Device:
 
     @functools.cached_property
     def properties(self) -> DeviceProperties:
-        """What the device is. The driver takes a millisecond to tell its clocks."""
+        """What the device is, as the driver has told once."""
         driver = self.driver
         name = ctypes.create_string_buffer(256)
         driver.call("cuDeviceGetName", name, len(name), self.handle)
