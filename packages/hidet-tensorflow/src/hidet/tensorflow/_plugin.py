@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from hidet.plugins.specs import FrontendSpec
-
-if TYPE_CHECKING:
-    from hidet.plugins.specs import FrontendSpec
 
 HIDET_API = 1
 
