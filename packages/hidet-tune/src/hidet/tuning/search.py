@@ -13,7 +13,7 @@ from math import inf
 from hidet.errors import CacheError
 from hidet.tuning.executor import Executor
 from hidet.tuning.store import Entry
-from hidet.tuning.strategy import Measurement, Problem, Strategy, sizes_of
+from hidet.tuning.strategy import Measurement, Problem, Strategy, ranked, sizes_of
 from hidet.tuning.strategy_history import History
 from hidet.tuning.subjects import Subject
 from hidet.tuning.trial import Outcome, ProgramText, Trial
@@ -110,7 +110,9 @@ class TaskSearch:
         """As `hidet.tuning.strategy.Measure`."""
         programs = {place: self.subject.program(place) for place in itertools.takewhile(self._is_timely, places)}
         self.tried |= {place for place, program in programs.items() if program is None}
-        asked = [self._asked(program, rounds, seed=0) for program in programs.values() if program is not None]
+        asked = [
+            _trial_of(self.subject, program, rounds, seed=0) for program in programs.values() if program is not None
+        ]
         if asked:
             self.executor.announce([*asked, *self.ahead])
         measured: dict[int, float] = {}
@@ -137,7 +139,7 @@ class TaskSearch:
         subject = self.subject
         program = subject.program(place)
         assert program is not None, "a strategy named a point that has no program"
-        outcome = self.executor.run(self._asked(program, rounds, seed), most)
+        outcome = self.executor.run(_trial_of(subject, program, rounds, seed), most)
         self.tried.add(place)
         candidate = subject.candidates[place]
         if outcome.failure:
@@ -147,9 +149,6 @@ class TaskSearch:
         self.tell()
         return outcome
 
-    def _asked(self, program: ProgramText, rounds: int, seed: int) -> Trial:
-        return _trial_of(self.subject, program, rounds, seed)
-
 
 def default_trial(subject: Subject) -> Trial:
     """How long does a task take with its default?"""
@@ -158,8 +157,7 @@ def default_trial(subject: Subject) -> Trial:
 
 def first_trials(subject: Subject, count: int) -> list[Trial]:
     """Trials that a search is likely to begin with: of the points that are expected to be the fastest."""
-    expected = [inf if each.point.predicted is None else each.point.predicted for each in subject.candidates]
-    order = sorted(range(len(expected)), key=lambda place: (expected[place], place))
+    order = ranked(Problem([candidate.point for candidate in subject.candidates]))
     programs = map(subject.program, order[:count])
     return [_trial_of(subject, program, _FIRST_ROUNDS, seed=0) for program in programs if program is not None]
 
