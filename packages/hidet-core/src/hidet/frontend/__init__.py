@@ -18,7 +18,7 @@ from importlib import import_module
 from hidet.frontend.contents import Contents
 from hidet.frontend.contraction import einsum
 from hidet.frontend.emitter import Emitter, NodeFacts, Number
-from hidet.frontend.handlers import Handler, Rows, plugin_handlers
+from hidet.frontend.handlers import Handler, Rows, handlers_of_families, plugin_handlers
 from hidet.frontend.names import SizeNames, identifier
 from hidet.frontend.needed import in_branch
 from hidet.frontend.signature import form_of, signature_of_call
@@ -33,6 +33,7 @@ __all__ = [
     "SizeNames",
     "einsum",
     "form_of",
+    "handlers_of_families",
     "identifier",
     "in_branch",
     "plugin_handlers",

@@ -1,11 +1,12 @@
-"""What plug-ins write foreign operators as (`hidet_handlers`), for front-ends to look up beside their own tables."""
+"""Tables of handlers: those of a front-end's own families, and those of plug-ins (`hidet_handlers`)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from hidet.errors import HidetError, PluginError, PluginWarning, UnsupportedOp
@@ -42,6 +43,20 @@ class PluginHandler:
     def _call(self, *inputs: Any, **attributes: Any) -> Any:
         handler: Any = self.spec.resolve()
         return handler(*inputs, **attributes)
+
+
+def handlers_of_families(package: str, families: Iterable[str]) -> dict[str, Handler]:
+    """The handlers of a front-end by operator, of modules of `package`, one a family, each with a function `handlers`.
+
+    AssertionError for an operator that two families have.
+    """
+    found: dict[str, Handler] = {}
+    for family in families:
+        for operator, handler in import_module(f"{package}.{family}").handlers().items():
+            if operator in found:
+                raise AssertionError(f"{operator} has two handlers")
+            found[operator] = handler
+    return found
 
 
 def plugin_handlers(frontend: str, own: Container[str], registry: Registry) -> dict[str, Rows]:

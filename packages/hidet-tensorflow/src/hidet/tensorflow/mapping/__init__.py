@@ -26,9 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 
-from hidet.frontend import Handler, plugin_handlers
+from hidet.frontend import Handler, handlers_of_families, plugin_handlers
 from hidet.plugins.registry import Registry
 
 FAMILIES = (
@@ -56,13 +55,7 @@ FAMILIES = (
 @cache
 def table() -> Mapping[str, Handler]:
     """The handler of each operator that this wheel has one for."""
-    found: dict[str, Handler] = {}
-    for family in FAMILIES:
-        for operator, handler in import_module(f"hidet.tensorflow.mapping.{family}").handlers().items():
-            if operator in found:
-                raise AssertionError(f"{operator} has two handlers")
-            found[operator] = handler
-    return found
+    return handlers_of_families(__name__, FAMILIES)
 
 
 def handlers_of(registry: Registry) -> Mapping[str, Handler]:

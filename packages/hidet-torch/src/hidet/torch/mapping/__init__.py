@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
-from hidet.frontend import Handler, plugin_handlers
+from hidet.frontend import Handler, handlers_of_families, plugin_handlers
 from hidet.plugins.registry import Registry
 
 FAMILIES = (
@@ -54,13 +54,7 @@ _OF_FLOATS = ("activation", "matmul", "conv", "pool", "normalize", "interpolate"
 @cache
 def table() -> Mapping[str, Handler]:
     """Handlers by operator name and overload, e.g. "aten.add.Tensor"; sizes' Python operators as "operator.mul"."""
-    found: dict[str, Handler] = {}
-    for family in FAMILIES:
-        for name, handler in import_module(f"hidet.torch.mapping.{family}").handlers().items():
-            if name in found:
-                raise AssertionError(f"{name} has two handlers")
-            found[name] = handler
-    return found
+    return handlers_of_families(__name__, FAMILIES)
 
 
 def handlers_of(registry: Registry) -> Mapping[str, Handler]:
