@@ -199,6 +199,16 @@ def test_an_operator_that_is_wrong_stands_out() -> None:
     assert worst == f"worst: 2 ({error})"
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("rounds", [True, False])
+def test_a_report_explains_what_rounding_to_tf32_does(rounds: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    dynamo_config.correctness_report().use_tensor_core(rounds)
+    model, x = Residual().eval().cuda(), torch.randn(2, 3, 6, 6, device="cuda")
+    with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=rounds):
+        torch.compile(model, backend="hidet")(x)
+    assert "<------" not in capsys.readouterr().out
+
+
 def test_a_space_that_is_none_is_refused() -> None:
     with pytest.raises(OptionError, match="search_space is 0, 1 or 2, got 3"):
         dynamo_config.search_space(3)

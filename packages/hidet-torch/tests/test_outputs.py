@@ -208,6 +208,41 @@ def test_views_of_what_is_not_returned_share_memory(function: Any, layout: Any, 
     assert first == second
 
 
+def _negated_pairs(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    negated = -x.unflatten(-1, (-1, 2))
+    return negated, negated.view(-1, negated.shape[-1])
+
+
+@pytest.mark.parametrize("function", [_negated_pairs, lambda x: (_negated_pairs(x)[1][1:], *_negated_pairs(x))])
+def test_results_of_sizes_that_may_be_zero_share_memory_as_in_eager_mode(function: Any) -> None:
+    """Seeds 1110604 and 1040582: torch counts an axis of no elements as one of one in strides."""
+    compiled = torch.compile(function, backend="hidet", dynamic=True)
+    for extent in (2, 8, 6):
+        given = torch.arange(float(extent * extent)).view(extent, extent)[::2]
+        results, right = compiled(given), function(given)
+        assert [result.stride() for result in results] == [other.stride() for other in right]
+        ours, eager = (len({r.untyped_storage().data_ptr() for r in every}) for every in (results, right))
+        assert ours == eager
+
+
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x[::2], lambda x: x.t()])
+def test_what_is_saved_for_gradients_lies_as_the_backward_graph_reads_it(layout: Any) -> None:
+    """Seed 1111427: what overwrites an argument with gaps is saved as well."""
+
+    def write(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        x.scatter_(-1, torch.zeros_like(x, dtype=torch.int64).narrow(-1, 0, 1), 1)
+        return F.rms_norm(x, (x.shape[-1],), weight, 1e-5)
+
+    gradients = []
+    for function in (torch.compile(write, backend="hidet"), write):
+        x = layout(torch.arange(24.0).view(4, 6))
+        weight = torch.ones(x.shape[-1], requires_grad=True)
+        result = function(x, weight)
+        result.backward(torch.arange(float(result.numel())).view(result.shape))
+        gradients.append(weight.grad)
+    torch.testing.assert_close(*gradients)
+
+
 def test_a_detached_view_of_a_result_has_no_gradient() -> None:
     """Seed 103088."""
     compiled = torch.compile(lambda x: ((y := x.sin()).detach().reshape(6, 1), y), backend="hidet")

@@ -5,7 +5,16 @@
 
 from hidet.dims.atom import Symbol
 from hidet.dims.divide import ceildiv, floordiv, floordiv_unchecked, mod, mod_unchecked
-from hidet.dims.evaluate import Algebra, compile_evaluator, evaluate, fold, hint_value, substitute, symbols
+from hidet.dims.evaluate import (
+    Algebra,
+    Substitution,
+    compile_evaluator,
+    evaluate,
+    fold,
+    hint_value,
+    substitute,
+    symbols,
+)
 from hidet.dims.expr import (
     Dim,
     DimExpr,
@@ -32,6 +41,7 @@ __all__ = [
     "Max",
     "Min",
     "Mod",
+    "Substitution",
     "Symbol",
     "as_dim",
     "bounds",

@@ -97,8 +97,8 @@ class _Integers:
         return max(a, b)
 
 
-class _Substitution:
-    """Dims, some symbols replaced."""
+class Substitution:
+    """The algebra of dims, some symbols replaced."""
 
     def __init__(self, replacements: Mapping[str, Dim]) -> None:
         self.replacements = replacements
@@ -115,7 +115,7 @@ class _Substitution:
         return self.replacements.get(symbol.name, as_dim(symbol))
 
 
-class _Reparametrization(_Substitution):
+class _Reparametrization(Substitution):
     floordiv = staticmethod(floordiv_unchecked)
     mod = staticmethod(mod_unchecked)
 
@@ -142,7 +142,7 @@ def substitute(dim: Dim, replacements: Mapping[str, Dim]) -> Dim:
     """
     if isinstance(dim, int) or not any(entry.name in replacements for entry in symbols(dim)):
         return dim
-    algebra: Algebra[Dim] = _Substitution(replacements)
+    algebra: Algebra[Dim] = Substitution(replacements)
     return fold(dim, algebra)
 
 

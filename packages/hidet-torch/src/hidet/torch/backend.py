@@ -28,6 +28,7 @@ from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
 from hidet.torch.kept_inputs import keep_overwritten
+from hidet.torch.outputs import plan_outputs
 from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
@@ -118,7 +119,8 @@ def _compile_on(target: str, gm: fx.GraphModule, example_inputs: Sequence[Any], 
     run = _or_in_torch(_compile_dynamo, gm, example_inputs, ctx)
     if not compares_results():
         return run
-    return reporting(gm, run, partial(_or_in_torch, compile_with_aot, ctx=ctx))
+    rounds = bool(ctx.options.tf32_products or ctx.options.tf32_convolutions)
+    return reporting(gm, run, partial(_or_in_torch, compile_with_aot, ctx=ctx), rounds)
 
 
 def _or_in_torch(
@@ -274,7 +276,8 @@ def _compile_imported(
         options = replace(ctx.options, mode="max-autotune-no-cudagraphs", search_space=level, plugin_options=named)
         ctx = replace(ctx, options=options)
     with compat.real_tensors():
-        imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound)
+        plan = partial(plan_outputs, saved_from=compat.first_saved_output()) if role == "forward" else plan_outputs
+        imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound, plan=plan)
         if check is not None:
             check(imported)
         if imported.eager:

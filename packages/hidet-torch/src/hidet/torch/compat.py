@@ -184,6 +184,13 @@ def static_input_indices() -> frozenset[int]:
     return frozenset(() if metadata is None else metadata.static_input_indices)
 
 
+def first_saved_output() -> int | None:
+    """Number of the first result of the forward graph being compiled that its backward graph reads; None if unknown."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return None if metadata is None else int(metadata.num_forward)
+
+
 def is_static_placeholder(node: fx.Node) -> bool:
     """Whether dynamo recognised this input of its graph as a parameter or buffer of a module."""
     return bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))

@@ -14,24 +14,38 @@ from torch import fx
 Run = Callable[..., Any]
 
 
-def reporting(gm: fx.GraphModule, run: Run, compile_graph: Callable[[fx.GraphModule, Sequence[Any]], Run]) -> Run:
-    """`run` with a report at its first call, on the tensors of that call. compile_graph: what made `run` of `gm`."""
+def reporting(
+    gm: fx.GraphModule,
+    run: Run,
+    compile_graph: Callable[[fx.GraphModule, Sequence[Any]], Run],
+    rounds_to_tf32: bool,
+) -> Run:
+    """`run` with a report at its first call, on the tensors of that call. compile_graph: what made `run` of `gm`.
+
+    rounds_to_tf32: whether products or convolutions of f32 may round their factors to tf32 where a GPU computes them.
+    """
     waiting = [True]
 
     def call(*arguments: Any) -> Any:
         if waiting:
             waiting.clear()
-            print(correctness_report(gm, arguments, compile_graph))
+            print(correctness_report(gm, arguments, compile_graph, rounds_to_tf32))
         return run(*arguments)
 
     return call
 
 
 def correctness_report(
-    gm: fx.GraphModule, arguments: Sequence[Any], compile_graph: Callable[[fx.GraphModule, Sequence[Any]], Run]
+    gm: fx.GraphModule,
+    arguments: Sequence[Any],
+    compile_graph: Callable[[fx.GraphModule, Sequence[Any]], Run],
+    rounds_to_tf32: bool = False,
 ) -> str:
     """A table of what gives tensors, inputs, modules and functions: the largest |ours - torch's| / (|torch's| + 1) of
-    each, with a mark where it is more than rounding explains. Weights are left out. The worst five stand at the end."""
+    each, with a mark where it is more than rounding explains. Weights are left out. The worst five stand at the end.
+
+    rounds_to_tf32: as `reporting` takes it.
+    """
     observed, nodes = _with_every_value(gm)
     with torch.no_grad():
         ours = compile_graph(observed, _copies(arguments))(*_copies(arguments))
@@ -45,13 +59,14 @@ def correctness_report(
             continue
         kind = node.op if place is None else "call_module"
         shown = _function(node) if place is None else _module(place, modules)
-        rows.append(_Row(str(len(rows)), kind, shown, _dtype(expected), _error(found, expected), expected.dtype))
+        limit = _explained_error(expected, rounds_to_tf32)
+        rows.append(_Row(str(len(rows)), kind, shown, _dtype(expected), _error(found, expected), limit))
     outputs = set(gm.graph.output_node().all_input_nodes)
     results = [(found, expected) for node, found, expected in zip(nodes, ours, right, strict=True) if node in outputs]
     if results:
         error = max(_error(*pair) for pair in results)
-        dtype = results[0][1].dtype
-        rows.append(_Row(str(len(rows)), "output", "", _dtype(results[0][1]), error, dtype))
+        limit = _explained_error(results[0][1], rounds_to_tf32)
+        rows.append(_Row(str(len(rows)), "output", "", _dtype(results[0][1]), error, limit))
     worst = sorted((row for row in rows if row.kind != "output"), key=lambda row: -row.error)[:5]
     told = ", ".join(f"{row.number} ({row.error:.1e})" for row in worst if row.error)
     return _table(rows) + (f"\nworst: {told}" if told else "")
@@ -59,24 +74,30 @@ def correctness_report(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """error: the largest of all elements. kept: the type of the elements."""
+    """error: the largest of all elements. limit: up to which rounding may explain it."""
 
     number: str
     kind: str
     operator: str
     dtype: str
     error: float
-    kept: torch.dtype
+    limit: float
 
     @property
     def cells(self) -> tuple[str, ...]:
         """As columns."""
-        attention = "<------" if self.error > _EXPECTED.get(self.kept, _EXPECTED[torch.float32]) else ""
+        attention = "<------" if self.error > self.limit else ""
         return self.number, self.kind, self.operator, self.dtype, f"{self.error:.1e}", attention
 
 
-_EXPECTED = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+_EXPLAINED = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 """Errors up to which rounding may explain them."""
+
+
+def _explained_error(tensor: torch.Tensor, rounds_to_tf32: bool) -> float:
+    # Factors of tf32 keep as many bits as numbers of f16 have. On a processor nothing is rounded to it.
+    kept = torch.float16 if rounds_to_tf32 and tensor.is_cuda and tensor.dtype == torch.float32 else tensor.dtype
+    return _EXPLAINED.get(kept, _EXPLAINED[torch.float32])
 
 
 def _table(rows: Sequence[_Row]) -> str:

@@ -64,15 +64,17 @@ class TorchEmitter(Emitter):
     """Writes nodes into `builder`.
 
     facts: of the aten node being imported. data_sizes: names of symbols whose values nodes tell. size_values: graph
-    values that are sizes, by the names of their symbols: inputs, and numbers that were read. device: "cpu", "cuda", …:
-    where the model is; eager mode computes some operators in other types on a processor than on a GPU.
+    values that are sizes, by the names of their symbols: inputs, and numbers that were read. place: where the model is,
+    "cpu", "cuda:1", …; device: its type, since eager mode computes some operators in other types on a processor than on
+    a GPU.
     """
 
     facts: AtenFacts
 
-    def __init__(self, builder: GraphBuilder, device: str) -> None:
+    def __init__(self, builder: GraphBuilder, place: str) -> None:
         super().__init__(builder)
-        self.device = device
+        self.place = place
+        self.device = place.partition(":")[0]
         self.facts = AtenFacts()
         self.data_sizes: set[str] = set()
         self.size_values: dict[str, Value] = {}
@@ -81,7 +83,7 @@ class TorchEmitter(Emitter):
 
     def nested(self, builder: GraphBuilder) -> TorchEmitter:
         """An emitter for the builder of a sub-graph."""
-        return TorchEmitter(builder, self.device)
+        return TorchEmitter(builder, self.place)
 
     @property
     def results(self) -> tuple[TensorType | None, ...]:

@@ -99,7 +99,7 @@ class Importer:
         self.device = device or torch.device(ctx.target.device)
         self.sizes = SizeTable(bounds)
         self.builder = GraphBuilder(ctx.registry.operators, name)
-        self.emitter = TorchEmitter(self.builder, self.device.type)
+        self.emitter = TorchEmitter(self.builder, str(self.device))
         self.handlers = handlers_of(ctx.registry)
         self.of_floats = handlers_of_floats()
         self.values: dict[fx.Node, Any] = {}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
-from hidet.dims import Dim, DimExpr, product, prove_equal, symbols
+from hidet.dims import Algebra, Dim, DimExpr, Substitution, fold, maximum, product, prove_equal, symbols
 from hidet.errors import ImportFailed
 from hidet.graph import TensorType, Value
 from hidet.graph.types import contiguous_strides, same_shape, strides_of_order
@@ -92,9 +92,14 @@ def plan_outputs(
     resolve: Callable[[Any], Any],
     arguments: Sequence[fx.Node],
     written: Written,
+    saved_from: int | None = None,
 ) -> PlannedOutputs:
-    """Decide how each returned thing is made. `arguments` are the placeholders; copies are emitted where needed."""
-    return _Planner(known, resolve, arguments, written).run(returned)
+    """Decide how each returned thing is made. `arguments` are the placeholders; copies are emitted where needed.
+
+    saved_from: number of the first returned thing that a backward graph reads, which relies on its strides; None where
+    callers get them all.
+    """
+    return _Planner(known, resolve, arguments, written).run(returned, saved_from)
 
 
 PlanOutputs = Callable[[DataSizes, Sequence[Any], Callable[[Any], Any], Sequence[fx.Node], Written], PlannedOutputs]
@@ -157,8 +162,9 @@ class _Planner:
         whole = {number: node for number, node in written.items() if node.meta["val"].storage_offset() == 0}
         self.written = {_memory_key(node.meta["val"]): (number, node) for number, node in whole.items()}
 
-    def run(self, returned: Sequence[Any]) -> PlannedOutputs:
+    def run(self, returned: Sequence[Any], saved_from: int | None) -> PlannedOutputs:
         facts = [self._facts(item) for item in returned]
+        visible = len(returned) if saved_from is None else saved_from
         computed = [fact for fact in facts if fact is not None and fact.storage not in self.arguments]
         count = Counter(fact.storage for fact in computed)
         bases: dict[int, OutputPlan] = {}
@@ -168,8 +174,8 @@ class _Planner:
             if fact.is_whole and fact.storage not in bases:
                 bases[fact.storage] = self._computed(fact)
         self.plan.outputs = tuple(
-            self._fixed(item) if fact is None else self._tensor(fact, bases)
-            for item, fact in zip(returned, facts, strict=True)
+            self._fixed(item) if fact is None else self._tensor(fact, bases, is_saved=number >= visible)
+            for number, (item, fact) in enumerate(zip(returned, facts, strict=True))
         )
         return self.plan
 
@@ -179,8 +185,11 @@ class _Planner:
         tensor = tensor_of_caller(item)
         shape = self.sizes.shape(tensor.shape)
         region = Region(shape, self.sizes.shape(tensor.stride()), self.sizes.dim(tensor.storage_offset()))
-        filled = prove_equal(self.sizes.dim(tensor.untyped_storage().nbytes()), product(shape) * tensor.element_size())
-        is_whole = filled is True and region.offset == 0 and memory_order(shape, region.strides) is not None
+        # A tensor without elements is whole wherever it lies: what remains to be proved is of one that has some.
+        strides = [_without_zeros(stride, shape) for stride in region.strides]
+        nbytes = _without_zeros(self.sizes.dim(tensor.untyped_storage().nbytes()), shape)
+        filled = prove_equal(nbytes, product(shape) * tensor.element_size())
+        is_whole = filled is True and region.offset == 0 and memory_order(shape, strides) is not None
         return _Returned(item, region, _memory_key(tensor), is_whole, tensor.dtype)
 
     def _owner(self, fact: _Returned) -> _Returned | None:
@@ -223,7 +232,7 @@ class _Planner:
         self._tell(*region.shape, *region.strides, region.offset)
         return OutputPlan(source, number, region)
 
-    def _tensor(self, fact: _Returned, bases: dict[int, OutputPlan]) -> OutputPlan:
+    def _tensor(self, fact: _Returned, bases: dict[int, OutputPlan], is_saved: bool) -> OutputPlan:
         if fact.node in self.argument_nodes:
             return OutputPlan("argument", self.argument_nodes[fact.node])
         number = self.arguments.get(fact.storage)
@@ -231,7 +240,7 @@ class _Planner:
             begin = self.sizes.dim(self.argument_offsets[number])
             return self._part("argument", number, self._region_of(fact, self.argument_values[number], begin))
         if fact.storage in self.written:
-            plan = self._view_of_written(fact, *self.written[fact.storage])
+            plan = self._view_of_written(fact, *self.written[fact.storage], is_saved)
             if plan is not None:
                 return plan
         base = bases.get(fact.storage)
@@ -247,16 +256,19 @@ class _Planner:
         begin = 0 if base.region is None else 0 - base.region.offset
         return self._part("result", base.number, self._region_of(fact, whole, begin))
 
-    def _view_of_written(self, fact: _Returned, number: int, source: fx.Node) -> OutputPlan | None:
+    def _view_of_written(self, fact: _Returned, number: int, source: fx.Node, is_saved: bool) -> OutputPlan | None:
         """A view of what an argument is overwritten with, as that view of the argument.
 
-        torch makes views of arguments anew by the sizes, strides and offsets of what a backend returns.
+        torch makes views of arguments anew by the sizes, strides and offsets of what a backend returns. The strides of
+        what is saved for a backward graph are those that it is compiled for.
         """
         if self.argument_dtypes[number] != fact.dtype:
             return None
         strides = self.argument_values[number].tensor.element_strides
         if same_shape(self.sizes.shape(source.meta["val"].stride()), strides):
             return self._part("argument", number, self._region_of(fact, self.resolve(source)))
+        if is_saved:
+            return None
         value, whole = self.resolve(fact.node), self.resolve(source)
         region = self._region_in(value, whole, strides) if self.emitter.base(value) is whole else None
         return None if region is None else self._part("argument", number, region)
@@ -338,6 +350,26 @@ class _Planner:
             if not same_shape(strides, contiguous_strides(value.tensor.shape)):
                 self.plan.types[value] = value.tensor.with_strides(strides)
         return self.plan.values.index(value)
+
+
+class _OfElements(Substitution):
+    """Dims where some sizes, which may be zero by their ranges, are not."""
+
+    def __init__(self, sizes: Sequence[Dim]) -> None:
+        super().__init__({})
+        self.sizes = sizes
+
+    def maximum(self, a: Dim, b: Dim) -> Dim:
+        for one, other in ((a, b), (b, a)):
+            if one == 1 and other in self.sizes:
+                return other
+        return maximum(a, b)
+
+
+def _without_zeros(dim: Dim, sizes: Sequence[Dim]) -> Dim:
+    """What a number of torch's is where none of these sizes is zero: torch counts those as one in strides."""
+    algebra: Algebra[Dim] = _OfElements(sizes)
+    return dim if isinstance(dim, int) else fold(dim, algebra)
 
 
 def _memory_key(tensor: torch.Tensor) -> int:

@@ -148,21 +148,21 @@ def _run(tensors: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
 
 
 def _outline(tensors: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
-    results = _CALLS[number](_symbols([(t.shape, dtype_of(t.dtype)) for t in tensors]))
-    device = tensors[0].device if tensors else "cpu"
+    device = str(tensors[0].device) if tensors else "cpu"
+    results = _CALLS[number](_symbols([(t.shape, dtype_of(t.dtype)) for t in tensors], device))
     return [torch.empty(tuple(r.shape), dtype=torch_dtype(r.dtype.name), device=device) for r in results]
 
 
 def emit_call(e: TorchEmitter, tensors: Sequence[Value], number: int) -> tuple[Value, ...]:
     """The operators of a call, in a graph."""
-    symbols = _symbols([(value.tensor.shape, value.tensor.dtype) for value in tensors])
+    symbols = _symbols([(value.tensor.shape, value.tensor.dtype) for value in tensors], e.place)
     results = _CALLS[number](symbols)
     return inline(e.builder, trace_from(results, symbols).graph, tensors)
 
 
-def _symbols(kinds: Sequence[tuple[Sequence[Any], Any]]) -> list[Tensor]:
-    """Symbolic tensors; sizes that torch knows as symbols are those of the example."""
-    return [symbol([_number(extent) for extent in shape], dtype) for shape, dtype in kinds]
+def _symbols(kinds: Sequence[tuple[Sequence[Any], Any]], device: str) -> list[Tensor]:
+    """Symbolic tensors on a device; sizes that torch knows as symbols are those of the example."""
+    return [symbol([_number(extent) for extent in shape], dtype, device) for shape, dtype in kinds]
 
 
 def _number(given: Any) -> Any:
