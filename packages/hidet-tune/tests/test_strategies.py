@@ -179,6 +179,14 @@ def test_halving_measures_what_rules_expect_to_be_fast_first_and_stops_where_not
     assert bench.trials < len(VALUES) / 2
 
 
+def test_halving_stops_early_where_nothing_is_faster_than_the_default() -> None:
+    bench = Bench(problem(is_predicted=True))
+    fast = bench.exact
+    bench.exact = lambda number: 1 + fast(number)
+    assert bench.search(SuccessiveHalving(wave=8, patience=2)) is not None
+    assert set(bench.tried) == set(ranked(bench.problem)[:16])
+
+
 def measured_on(*shapes: tuple[int, int, int]) -> list[Measurement]:
     chance = random.Random(3)
     return [

@@ -32,7 +32,8 @@ _DEFAULT_STREAM = 0
 class DeviceInputs:
     """`hidet.tuning.runner.TaskInputs` in memory of a device, whose errors tell of too little of it, or a lost device.
 
-    Programs share the copies of the inputs, unless they write to them.
+    Programs share the copies of the inputs, unless they write to them, and what they write to but for the first copy,
+    from which results are read.
     """
 
     def __init__(self, memory: DeviceMemory, task: TaskMemory, inputs: Sequence[Array]) -> None:
@@ -40,12 +41,21 @@ class DeviceInputs:
         self.task = task
         self._inputs = inputs
         self._copies: list[list[Any]] = []
+        self._written: list[tuple[object, int, int]] = []
 
     def copy(self, number: int) -> list[Any]:
         """Arrays of a copy, all of which are made when they are first asked for."""
         while len(self._copies) <= number:
             self._copies.append(list(map(self.memory.place, self._inputs)))
         return self._copies[number]
+
+    def written(self, nbytes: int) -> int:
+        """The address of so much memory that programs may write to in turns."""
+        if not self._written or self._written[-1][2] < nbytes:
+            # What was made before stays: recorded calls write to it.
+            owner, address = self.memory.upload(np.zeros(nbytes, np.uint8))
+            self._written.append((owner, address, nbytes))
+        return self._written[-1][1]
 
     def calls(self, program: LoadedProgram) -> DeviceCalls:
         """Calls of a program on them."""
@@ -70,7 +80,7 @@ class DeviceCalls:
             for number, buffer in enumerate(task.outputs)
         ]
         scratch = [place(np.full(nbytes, 0xFF, np.uint8)) for nbytes in program.text.scratch]
-        self._held: list[object] = [scratch]
+        self._held = scratch
         self._tables = [program.table(list(map(self._pointer, (*arrays, *self._outputs, *scratch))))]
         self._work: DeviceWork | None = None
         self._count = 0
@@ -117,8 +127,7 @@ class DeviceCalls:
         sizes = [0 if number in self._shared else _aligned(buffer.nbytes) for number, buffer in outputs]
         sizes += map(_aligned, self._program.text.scratch)
         starts = [0, *itertools.accumulate(sizes)]
-        owner, base = self._memory.upload(np.zeros(starts[-1] * (count - 1), np.uint8))
-        self._held.append(owner)
+        base = self._inputs.written(starts[-1] * (count - 1))
         for number in range(1, count):
             arrays = list(map(self._pointer, self._inputs.copy(number)))
             begin = base + starts[-1] * (number - 1)

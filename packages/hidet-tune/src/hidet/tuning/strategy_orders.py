@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from hidet.tuning.strategy import Measure, Problem, fastest, ranked, survivor
 
@@ -15,25 +16,34 @@ class SuccessiveHalving:
     on, and the survivor meets the next wave.
 
     wave: points that compete at once. rounds: of each at first. patience: where rules have predicted times, a search
-    ends after so many waves without a better point.
+    ends after so many waves without a point that is faster by `gain` than all before, and than the default.
     """
 
     wave: int = 8
     rounds: int = 3
     patience: int = 2
+    gain: float = 0.01
 
     def search(self, problem: Problem, measure: Measure, has_time: Callable[[], bool]) -> int | None:
         """The survivor of the waves that there was time for."""
         order = ranked(problem)
         is_predicted = any(point.predicted is not None for point in problem.points)
+        ratios: dict[int, float] = {}
+
+        def measure_and_keep(places: Sequence[int], rounds: int) -> Mapping[int, float]:
+            found = measure(places, rounds)
+            ratios.update(found)
+            return found
+
         best: int | None = None
-        vain = 0
+        fastest_so_far, vain = 1.0, 0
         for start in range(0, len(order), self.wave):
             wave = order[start : start + self.wave]
-            before = best
-            found = survivor(wave if best is None else [best, *wave], self.rounds, measure, has_time)
-            best = before if found is None else found
-            vain = vain + 1 if best == before else 0
+            found = survivor(wave if best is None else [best, *wave], self.rounds, measure_and_keep, has_time)
+            best = best if found is None else found
+            ratio = inf if best is None else ratios[best]
+            vain = vain + 1 if ratio > (1 - self.gain) * fastest_so_far else 0
+            fastest_so_far = min(fastest_so_far, ratio)
             if not has_time() or (is_predicted and vain >= self.patience):
                 break
         return best
