@@ -30,7 +30,12 @@ def module_key(name: str, unit: CompileUnit, ctx: CompileContext) -> CacheKey:
     It covers the module as schedules built it, and what turns that into machine code: so nothing has to be lowered to
     find out that it was compiled before.
     """
-    return _key(name, unit.digest, str(unit.effort), ctx)
+    return digest_key(name, unit.digest, unit.effort, ctx)
+
+
+def digest_key(name: str, digest: str, effort: int, ctx: CompileContext) -> CacheKey:
+    """`module_key` of a module that is known by its digest alone."""
+    return _key(name, digest, str(effort), ctx)
 
 
 def pack_key(units: Mapping[str, CompileUnit], ctx: CompileContext) -> CacheKey:

@@ -20,9 +20,9 @@ MOST_BUILDERS = 16
 
 
 def builder_count() -> int:
-    """Processes that leave a core to the one that measures."""
+    """Processes that leave a core to the one that measures, and one to the search, which writes programs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores - 1, 1), MOST_BUILDERS)
+    return min(max(cores - 2, 1), MOST_BUILDERS)
 
 
 class Builders:

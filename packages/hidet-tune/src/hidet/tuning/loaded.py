@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hidet.cache import open_cache
 from hidet.compiler.binaries import compile_modules
 from hidet.context import CompileContext
+from hidet.host.code_cache import digest_key, pack, unpack
 from hidet.host.units import CompileUnit
 from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.parser import parse_module
@@ -16,6 +18,8 @@ from hidet.ir.table_entry import with_table_entries
 from hidet.ir.verify import verify_module
 from hidet.target import Binary
 from hidet.tuning.trial import ProgramText
+
+_EFFORT = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,10 +81,20 @@ class Loader:
 
 
 def compile_program(program: ProgramText, ctx: CompileContext, rows: Mapping[str, Intrinsic]) -> CompiledProgram:
-    """Parse, verify and compile a program. rows: intrinsics by name. The errors of parser, verifier and target."""
+    """Parse, verify and compile a program, or take its code from the kernel cache, where it is found without that.
+
+    rows: intrinsics by name. The errors of parser, verifier and target.
+    """
+    key = digest_key("program of a trial", program.code, _EFFORT, ctx)
+    packed = ctx.cache.get(key)
+    if packed is not None:
+        ((entry, data),) = unpack(packed).items()
+        return CompiledProgram([Binary(entry, data)], entry)
     module = parse_module(program.module, rows)
     verify_module(module)
-    complete, entries = with_table_entries(module)
-    unit = CompileUnit(complete, structural_hash(complete), effort=3)
-    binaries, _ = compile_modules({complete.entry: unit}, ctx)
-    return CompiledProgram(binaries, entries[module.entry])
+    complete, _ = with_table_entries(module)
+    unit = CompileUnit(complete, structural_hash(complete), _EFFORT)
+    # One key is enough for what this process and its like alone read.
+    binaries, _ = compile_modules({complete.entry: unit}, replace(ctx, cache=open_cache(enabled=False)))
+    ctx.cache.put(key, pack({binary.name: binary.data for binary in binaries}))
+    return CompiledProgram(binaries, complete.entry)

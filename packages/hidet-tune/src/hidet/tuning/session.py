@@ -156,6 +156,7 @@ class Session:
             return
         ctx = self._parts[0].imported.ctx
         with self._make_executor(settings_of(ctx, threads_of(ctx)), self._candidate_seconds) as executor:
+            executor.announce(list(map(default_trial, by_expected_time(subjects))))
             with self._phase("compile"):
                 self._compile()
             if time.monotonic() >= self._end:
@@ -231,7 +232,7 @@ class Session:
     def _measure_defaults(self, subjects: Sequence[Subject], executor: Executor, end: float) -> list[Subject]:
         """Learn how long tasks take by default, those first that seem to take long, for a part of the time. Returns
         those for which that is known, the largest shares of the model first; the others have reports."""
-        order = sorted(subjects, key=lambda subject: -subject.expected)
+        order = by_expected_time(subjects)
         ahead = [default_trial(subject) for subject in order]
         if order and time.monotonic() < end:
             executor.announce(ahead)
@@ -336,6 +337,11 @@ class Session:
             return call
         memory.synchronize()
         return partial(_call, [call, memory.synchronize])
+
+
+def by_expected_time(subjects: Sequence[Subject]) -> list[Subject]:
+    """Those first that the model is expected to spend most time in."""
+    return sorted(subjects, key=lambda subject: -subject.expected)
 
 
 def _say_nothing(progress: Progress) -> None:
