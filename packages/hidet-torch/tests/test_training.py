@@ -287,3 +287,27 @@ def test_a_backward_pass_reads_inputs_as_they_were_before_the_graph_overwrote_th
         masks.append(mask)
     torch.testing.assert_close(gradients[1], gradients[0])
     assert torch.equal(masks[1], masks[0]) and not masks[0].any()
+
+
+def test_what_no_gradient_depends_on_may_change_before_one_is_asked_for() -> None:
+    """Seed 1121314: the graph is broken where an argument is written that is read for a result without a gradient."""
+    layer = torch.nn.Linear(3, 3)
+
+    def run(x: torch.Tensor, spare: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return -layer(x), x @ spare
+
+    compiled = torch.compile(run, backend="hidet")
+    spare = torch.ones(3, 3)
+    result, _ = compiled(torch.ones(3), spare)
+    spare.fill_(2)
+    result.sum().backward()
+    assert torch.equal(layer.weight.grad, -torch.ones(3, 3))
+
+
+def test_what_gradients_depend_on_must_not_change_before_they_are_asked_for() -> None:
+    layer = torch.nn.Linear(3, 3)
+    compiled, x = torch.compile(lambda x: layer(x), backend="hidet"), torch.ones(3)
+    result = compiled(x)
+    x.fill_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()

@@ -76,6 +76,7 @@ class WaitingGraph:
     ) -> None:
         self.inference = inference
         self.differentiable = _differentiable_outputs(gm)
+        self.is_read = _read_inputs(gm, self.differentiable)
         self._compile_joint = compile_joint
         self._joint: Callable[..., Any] | None = None
 
@@ -99,6 +100,31 @@ def _differentiable_outputs(gm: fx.GraphModule) -> tuple[bool, ...]:
     return tuple(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
 
 
+def _read_inputs(gm: fx.GraphModule, differentiable: Sequence[bool]) -> tuple[bool, ...]:
+    """For each input of dynamo's graph, whether a result with a gradient may depend on it. Callers may change one that
+    does not matter before they ask for gradients, as in eager mode, which saves nothing of it."""
+    *nodes, output = gm.graph.nodes
+    returned = zip(output.args[0], differentiable, strict=True)
+    read = {item for item, has_gradient in returned if has_gradient and isinstance(item, fx.Node)}
+    for node in reversed(nodes):
+        if node in read or (node.op != "placeholder" and _may_write(node)):
+            read.update(node.all_input_nodes)
+    return tuple(node in read for node in nodes if node.op == "placeholder")
+
+
+def _may_write(node: fx.Node) -> bool:
+    """Whether something else than the result of a node may be different after it."""
+    name = node.target if isinstance(node.target, str) else function_name(node)
+    is_function = node.op in ("call_function", "call_method", "get_attr")
+    return not is_function or name.endswith("_") or name in _WRITING or "out" in node.kwargs
+
+
+_WRITING = (
+    *("setitem", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor"),
+)
+"""Functions of Python's `operator` that write to their first argument."""
+
+
 class _Forward(torch.autograd.Function):
     """Forward by the inference graph, backward by recomputation with the joint graph."""
 
@@ -106,10 +132,14 @@ class _Forward(torch.autograd.Function):
     def forward(ctx: Any, waiting: WaitingGraph, *inputs: Any) -> Any:
         results = tuple(waiting.inference(*inputs))
         ctx.waiting = waiting
-        ctx.others = [None if isinstance(value, torch.Tensor) else value for value in inputs]
+        saved = [isinstance(value, torch.Tensor) and read for value, read in zip(inputs, waiting.is_read, strict=True)]
+        ctx.others = [
+            None if is_saved else value.detach() if isinstance(value, torch.Tensor) else value
+            for value, is_saved in zip(inputs, saved, strict=True)
+        ]
         kind = next((value.device.type for value in inputs if isinstance(value, torch.Tensor)), "cpu")
         ctx.autocast = kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-        ctx.save_for_backward(*[value for value in inputs if isinstance(value, torch.Tensor)])
+        ctx.save_for_backward(*[value for value, is_saved in zip(inputs, saved, strict=True) if is_saved])
         ctx.mark_non_differentiable(
             *[
                 result
