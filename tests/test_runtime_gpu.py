@@ -61,6 +61,19 @@ def reference(model, x):
         return copy.deepcopy(model).double()(torch.as_tensor(x).double().cpu()).numpy()
 
 
+def test_a_recorded_call_is_the_call_again_on_the_same_memory(layer):
+    model, compiled = layer
+    x = torch.randn(8, 64, device="cuda")
+    compiled(x)
+    call = compiled.record([x])
+    x.copy_(torch.randn(8, 64))
+    call.launch(0)
+    torch.cuda.synchronize()
+    (results,) = [each for each in call.held if isinstance(each, list) and isinstance(each[0], torch.Tensor)]
+    np.testing.assert_allclose(results[0].cpu().numpy(), reference(model, x.cpu()), rtol=1e-5, atol=1e-6)
+    assert compiled.record([x.cpu().numpy()]) is None
+
+
 def test_a_model_takes_numpy_arrays_and_gives_them(layer):
     model, compiled = layer
     x = np.random.default_rng(1).standard_normal((8, 64)).astype(np.float32)

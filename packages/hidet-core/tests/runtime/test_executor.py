@@ -244,6 +244,26 @@ class _Memory:
         self.finished.append(stream)
 
 
+def test_a_recorded_call_is_launched_on_an_arena_of_its_own_and_a_host_has_none() -> None:
+    arenas: list[int] = []
+
+    class Recording(_Memory):
+        def capture(self, run: Any) -> Any:
+            run(7)
+            return "recorded"
+
+    def segment(address: int, stream: int) -> None:
+        arenas.append((ctypes.c_int64 * 4).from_address(address)[TEMPORARY])
+
+    executor = Executor(_program(), {"run": segment}, [], Recording())
+    executor.run([_ramp(8)], _DeviceAdapter())
+    work, held = executor.record([_ramp(8)], _DeviceAdapter())
+    executor.run([_ramp(8)], _DeviceAdapter())
+    assert work == "recorded" and held
+    assert len(arenas) == 3 and arenas[0] == arenas[2] != arenas[1]
+    assert Executor(_program(), {"run": segment}, []).record([_ramp(8)], NumpyAdapter()) is None
+
+
 def test_on_a_device_each_stream_has_arenas_of_its_own() -> None:
     seen: dict[int, set[int]] = {}
 

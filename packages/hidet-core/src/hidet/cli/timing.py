@@ -37,17 +37,20 @@ def measure_alternately(
     pause: float = 0.05,
     time_turn: Callable[[Callable[[], object], float], list[float]] = time_calls,
 ) -> dict[str, Latency]:
-    """Time several functions in turns, so that a disturbance of the machine meets all of them.
+    """Time several functions in turns, so that a disturbance of the machine meets all of them; each round begins with
+    another one, so that what comes first, behind a rest, is not always the same.
 
     seconds: for each function and round. pause: seconds of rest before a turn, in which the worker threads of the
     previous function go to sleep instead of spinning beside the next one. time_turn: durations of calls made for some
     seconds; a device has a clock of its own.
     """
     durations: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
+    names = list(runs)
+    for number in range(rounds):
+        first = number % len(names)
+        for name in (*names[first:], *names[:first]):
             time.sleep(pause)
-            durations[name] += time_turn(run, seconds)
+            durations[name] += time_turn(runs[name], seconds)
     return {
         name: Latency(median=statistics.median(values), fastest=min(values), calls=len(values))
         for name, values in durations.items()

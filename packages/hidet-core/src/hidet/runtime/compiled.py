@@ -17,7 +17,7 @@ from hidet.runtime.report_text import report_text
 from hidet.runtime.signature import Signature, returned, signature_of_inputs
 
 if TYPE_CHECKING:
-    from hidet.target import Binary, DeviceMemory
+    from hidet.target import Binary, DeviceMemory, DeviceWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,21 @@ class CodeBundle:
 
 
 _OF_LOADED_CODE = frozenset({"_check", "_code", "_executor", "_memory", "_parameters"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedCall:
+    """A call of a graph as one piece of work of its device. Launches read and write the same memory.
+
+    held: what keeps that memory alive.
+    """
+
+    work: DeviceWork
+    held: object
+
+    def launch(self, stream: int) -> None:
+        """Put it into a stream of the device."""
+        self.work.launch(stream)
 
 
 class CompiledGraph:
@@ -207,6 +222,18 @@ class CompiledGraph:
         # Held until the call ends: another thread may replace the state with that of other parameters.
         state = parameters.state(arguments, adapter)
         return executor.run(arguments, adapter, state)
+
+    def record(self, inputs: Sequence[Any]) -> RecordedCall | None:
+        """A call that was made before, on the inputs of the graph in order, as work of its device to be launched again.
+
+        None on the host, for arrays of the host, and for a graph that runs from Python in part.
+        """
+        adapter, arguments = self._check(inputs)
+        if isinstance(adapter, NumpyAdapter):
+            return None
+        parameters = None if self._parameters is None else self._parameters.state(arguments, adapter)
+        recorded = self._executor.record(arguments, adapter, parameters)
+        return None if recorded is None else RecordedCall(*recorded)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that `hidet.load` runs where only hidet-core and the target's wheel are installed.

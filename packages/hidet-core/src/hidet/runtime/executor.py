@@ -36,7 +36,7 @@ from hidet.runtime.symbol_values import symbol_reader
 
 if TYPE_CHECKING:
     from hidet.runtime.parameter_sets import ParameterState
-    from hidet.target import DeviceMemory
+    from hidet.target import DeviceMemory, DeviceWork
 
 SegmentFunction = Callable[..., object]
 """Code of a segment: takes the address of the slot table, and on a device the handle of a stream besides."""
@@ -121,6 +121,23 @@ class Executor:
         addresses = self._locate(shapes, arguments, adapter, adapter.pointer, parameters, results, storages)
         call = Call(stream, values, addresses, parameters)
         return results if self._replayed(replays, shapes, call, adapter, is_guess=True) else None
+
+    def record(
+        self, arguments: Sequence[Any], adapter: TensorAdapter, parameters: ParameterState | None = None
+    ) -> tuple[DeviceWork, object] | None:
+        """A call as work that can be launched again and again, on the same memory, and what keeps that alive. None on
+        the host, and for a program that runs from Python in part. The call must have run before: that loads kernels."""
+        device = self._device
+        if device is None or not self._is_plain:
+            return None
+        shapes = self._first.shape_class(self._read_symbols(arguments), adapter.stream())
+        results: list[Any] = [None] * len(self._place)
+        storages: dict[int, Any] = {}
+        addresses = self._locate(shapes, arguments, adapter, adapter.pointer, parameters, results, storages)
+        execution = shapes.make(self.program.slots, self._constants, _allocator(adapter))
+        execution.fill(addresses, parameters)
+        work = device.capture(lambda stream: self._run_plain(execution.address, stream))
+        return work, (execution, results, storages, arguments, parameters)
 
     def run(
         self, arguments: Sequence[Any], adapter: TensorAdapter, parameters: ParameterState | None = None

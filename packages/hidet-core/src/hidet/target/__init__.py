@@ -84,6 +84,10 @@ class DeviceMemory(Protocol):
     def upload(self, array: Any) -> tuple[object, int]:
         """A copy of a numpy array: its owner, which keeps it alive, and its address."""
 
+    def fill(self, address: int, nbytes: int, byte: int) -> None:
+        """Let memory at an address hold the same byte everywhere, before what is put into the default stream from now
+        on reads it."""
+
     def adapter(self) -> Any:
         """A `hidet.runtime.adapter.CheckedAdapter` for arrays in memory of its own, and those of other libraries that
         share theirs. Such an array has a method `numpy`, which gives a copy on the host."""

@@ -56,6 +56,11 @@ class CudaMemory:
                 self.device.driver.call("cuStreamSynchronize", 0, what="uploading constants")
         return owner, owner.address
 
+    def fill(self, address: int, nbytes: int, byte: int) -> None:
+        """By the device, in the default stream."""
+        if nbytes:
+            self.device.call("cuMemsetD8Async", address, byte, nbytes, 0)
+
     def allocate(self, nbytes: int) -> Allocation:
         """Uninitialised memory. DeviceOutOfMemory where there is too little."""
         self.device.kept.drop_unneeded()
