@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from hidet import dtypes
 from hidet.runtime.memory import require_memory
 from hidet.target import DeviceMemory, DeviceWork
 from hidet.tuning.loaded import LoadedProgram
 from hidet.tuning.results import Array
-from hidet.tuning.runner import TURN, unwritten
+from hidet.tuning.runner import TURN
 from hidet.tuning.trial import TaskMemory
 
 MOST_COPIES = 32
@@ -41,7 +42,7 @@ class DeviceInputs:
         self.task = task
         self._inputs = inputs
         self._copies: list[list[Any]] = []
-        self._written: list[tuple[object, int, int]] = []
+        self._written: list[tuple[Any, int, int]] = []
 
     def copy(self, number: int) -> list[Any]:
         """Arrays of a copy, all of which are made when they are first asked for."""
@@ -53,9 +54,14 @@ class DeviceInputs:
         """The address of so much memory that programs may write to in turns."""
         if not self._written or self._written[-1][2] < nbytes:
             # What was made before stays: recorded calls write to it.
-            owner, address = self.memory.upload(np.zeros(nbytes, np.uint8))
-            self._written.append((owner, address, nbytes))
+            self._written.append((*self.memory.adapter().empty((nbytes,), (1,), "uint8"), nbytes))
         return self._written[-1][1]
+
+    def unwritten(self, dtype: str, elements: int) -> Any:
+        """An array of one program, all bits set: NaN in floats."""
+        made, address = self.memory.adapter().empty((elements,), (1,), dtype)
+        self.memory.fill(address, elements * dtypes.dtype(dtype).numpy().itemsize, 0xFF)
+        return made
 
     def calls(self, program: LoadedProgram) -> DeviceCalls:
         """Calls of a program on them."""
@@ -73,13 +79,13 @@ class DeviceCalls:
         self._inputs = inputs
         self._pointer = self._memory.adapter().pointer
         arrays = inputs.copy(0)
-        task, place = inputs.task, self._memory.place
+        task = inputs.task
         self._shared = dict(task.in_place)
         self._outputs = [
-            arrays[self._shared[number]] if number in self._shared else place(unwritten(buffer))
+            arrays[self._shared[number]] if number in self._shared else inputs.unwritten(buffer.dtype, buffer.elements)
             for number, buffer in enumerate(task.outputs)
         ]
-        scratch = [place(np.full(nbytes, 0xFF, np.uint8)) for nbytes in program.text.scratch]
+        scratch = [inputs.unwritten("uint8", nbytes) for nbytes in program.text.scratch]
         self._held = scratch
         self._tables = [program.table(list(map(self._pointer, (*arrays, *self._outputs, *scratch))))]
         self._work: DeviceWork | None = None

@@ -109,8 +109,14 @@ def unwritten(buffer: Buffer) -> Array:
     return np.full(buffer.elements * dtype.itemsize, 0xFF, np.uint8).view(dtype)
 
 
+_DRAWN = 1_048_573
+"""Random numbers that are drawn for an array, a prime; a longer one repeats them, and no two of its rows are alike."""
+
+
 def _random(buffer: Buffer, generator: np.random.Generator) -> Array:
-    dtype = dtypes.dtype(buffer.dtype)
+    dtype, count = dtypes.dtype(buffer.dtype), min(buffer.elements, _DRAWN)
     if dtype.is_float:
-        return generator.standard_normal(buffer.elements).astype(dtype.numpy())
-    return generator.integers(0, 2 if dtype.is_bool else buffer.bound, buffer.elements).astype(dtype.numpy())
+        drawn = generator.standard_normal(count, dtype=np.float32).astype(dtype.numpy())
+    else:
+        drawn = generator.integers(0, 2 if dtype.is_bool else buffer.bound, count).astype(dtype.numpy())
+    return drawn if count == buffer.elements else np.resize(drawn, buffer.elements)

@@ -15,10 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from hidet.cli.inputs import random_array
-from hidet.cli.timing import measure_alternately, time_calls
+from hidet.cli.timing import measure_alternately
 from hidet.compiler.graphs import ImportedModel, compile_graph
 from hidet.context import CompileContext
 from hidet.errors import CacheWarning, HidetError, OptionError
@@ -27,6 +24,7 @@ from hidet.schedule.shortlist import SearchLevel
 from hidet.schedule.task import TaskKey
 from hidet.tuning.executor import Executor, MakeExecutor
 from hidet.tuning.meaning import Meaning, threads_of
+from hidet.tuning.model_calls import GraphCall, graph_call, seconds_of
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.report_live import Observe, Progress
 from hidet.tuning.report_roofline import roofline_of
@@ -106,6 +104,7 @@ class Session:
         self._facts: dict[str, Any] = {}
         self._phases: dict[str, float] = {}
         ctx = parts[0].imported.ctx
+        self._memory = ctx.target.memory if ctx.machine is None else None
         if ctx.machine is not None:
             raise OptionError(
                 f"{ctx.target.name}:{ctx.machine} is another machine than this one, and schedules are measured where "
@@ -162,8 +161,8 @@ class Session:
             if time.monotonic() >= self._end:
                 self._reports |= {each.task.key: each.report(note=_NO_TIME) for each in subjects}
                 return
-            runs = [self._run_of(part, compiled) for part, compiled in zip(self._parts, self._compiled, strict=True)]
-            once = sum(time_calls(run, 0.0, least_calls=1)[0] for run in runs if run is not None)
+            calls = [self._call_of(part, compiled) for part, compiled in zip(self._parts, self._compiled, strict=True)]
+            once = seconds_of([call for call in calls if call is not None], self._memory)
             judging = 2 * (_MODEL_ROUNDS * max(_MODEL_TURN, once) + once)
             left = max(self._end - time.monotonic(), 0.0)
             reserved = min(1.3 * self._phases["compile"] + judging, _MOST_RESERVED * left)
@@ -173,7 +172,7 @@ class Session:
             with self._phase("compile again"):
                 self._compile()
             with self._phase("compare"):
-                self._judge(runs, once)
+                self._judge(calls, once)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -288,24 +287,23 @@ class Session:
         elif error is None:
             self._facts.pop("unsaved", None)
 
-    def _judge(self, before: Sequence[Callable[[], object] | None], once: float) -> None:
+    def _judge(self, before: Sequence[GraphCall | None], once: float) -> None:
         """Measure the whole model. Where it has become slower, the store has the parameters of before instead.
 
         before: calls of the graphs as they were; once: seconds of all of them.
         """
-        after = [self._run_of(part, compiled) for part, compiled in zip(self._parts, self._compiled, strict=True)]
+        after = [self._call_of(part, compiled) for part, compiled in zip(self._parts, self._compiled, strict=True)]
         pairs = [(old, new) for old, new in zip(before, after, strict=True) if old is not None and new is not None]
         if not pairs:
             return
         runs: dict[str, Callable[[], object]] = {
-            "before": partial(_call, [old for old, _ in pairs]),
-            "after": partial(_call, [new for _, new in pairs]),
+            "before": partial(seconds_of, [old for old, _ in pairs], self._memory),
+            "after": partial(seconds_of, [new for _, new in pairs], self._memory),
         }
         left = max(self._end - time.monotonic(), 0.0)
         rounds = min(_MODEL_ROUNDS, max(3, int(left / max(2 * once, 1e-9))))
         turn = min(_MODEL_TURN, left / (4 * rounds))
-        time_turn = partial(time_calls, least_calls=1, warm_calls=0)
-        latencies = measure_alternately(runs, turn, rounds, pause=0.01, time_turn=time_turn)
+        latencies = measure_alternately(runs, turn, rounds, pause=0.01, time_turn=_turn_of)
         old, new = latencies["before"].median, latencies["after"].median
         self._facts |= {"default_seconds": old, "tuned_seconds": new, "is_dropped": new > old}
         if new > old:
@@ -316,27 +314,24 @@ class Session:
             self._save()
             self._compile()
 
-    def _run_of(self, part: Part, compiled: CompiledGraph) -> Callable[[], object] | None:
-        """A call of a graph that ends when its work is done, called once before; None for a graph that cannot be called
-        by itself, because its sizes are open, or steps of it run in a framework."""
-        memory = part.imported.ctx.target.memory
-        call: Callable[[], object]
+    def _call_of(self, part: Part, compiled: CompiledGraph) -> GraphCall | None:
+        """A call of a graph; None for one that cannot be called by itself, because its sizes are open, or steps of it
+        run in a framework."""
         try:
-            if isinstance(part.inputs, Mapping):
-                call = partial(compiled, **part.inputs)
-            elif part.inputs is not None:
-                call = partial(compiled, *part.inputs)
-            else:
-                arrays = _random_inputs(compiled)
-                call = partial(compiled.call_on_inputs, arrays if memory is None else list(map(memory.place, arrays)))
-            call()
+            return graph_call(compiled, part.inputs, self._memory)
         except Exception as error:  # noqa: BLE001  # whatever keeps a graph from being called by itself
             self._facts["unmeasured"] = error.message if isinstance(error, HidetError) else f"{error}"
             return None
-        if memory is None:
-            return call
-        memory.synchronize()
-        return partial(_call, [call, memory.synchronize])
+
+
+def _turn_of(run: Callable[[], Any], seconds: float) -> list[float]:
+    """What calls that say how long they took have said, one at least. The first of a turn counts for nothing."""
+    run()
+    found: list[float] = [run()]
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found.append(run())
+    return found
 
 
 def by_expected_time(subjects: Sequence[Subject]) -> list[Subject]:
@@ -354,21 +349,3 @@ def _without_tuning(part: Part, store: Store) -> Part:
     options = replace(ctx.options, tune=None, search_space=0).updated({"tune.store": str(store.path)})
     ctx = replace(ctx, options=options)
     return replace(part, imported=replace(part.imported, ctx=ctx))
-
-
-def _call(runs: Sequence[Callable[[], object]]) -> None:
-    for run in runs:
-        run()
-
-
-def _random_inputs(compiled: CompiledGraph) -> list[Any]:
-    """Arrays for the inputs of a graph. OptionError for one whose shape is open."""
-    generator = np.random.default_rng(0)
-    arrays = []
-    for slot in compiled.bundle.program.inputs:
-        extents = () if slot.tensor is None else slot.tensor.shape
-        shape = [extent for extent in extents if isinstance(extent, int)]
-        if slot.tensor is None or len(shape) < len(extents):
-            raise OptionError(f"input {slot.name} has no fixed shape", hint="give hidet.tune example_inputs, or shapes")
-        arrays.append(random_array(generator, shape, slot.tensor.dtype.numpy()))
-    return arrays
