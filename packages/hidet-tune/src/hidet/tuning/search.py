@@ -22,7 +22,7 @@ LEAST_GAIN = 0.02
 """A change has to be worth this much, however quiet the machine is."""
 
 FINAL_ROUNDS = 15
-"""Of the winner and the default, on inputs and by rounds that have not chosen it."""
+"""Of the winner and the default, which have not chosen it; its results are compared on inputs that nothing has seen."""
 
 
 _FIRST_ROUNDS = 3

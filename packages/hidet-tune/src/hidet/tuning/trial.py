@@ -118,7 +118,8 @@ def _extent(extent: Expr) -> int:
 class Trial:
     """Compare programs of a task: what they compute, then how long they take, in turns.
 
-    candidate: None to measure the default alone. rounds: turns of each.
+    candidate: None to measure the default alone. rounds: turns of each. seed: of inputs that results are compared on,
+    besides those of seed 0, which are timed.
     """
 
     memory: TaskMemory
