@@ -207,15 +207,21 @@ class Outcome:
 Compile = Callable[[Any], Any]
 
 
+_ALONE = " without a compiler"
+
+
 def end_of(base: str, content: str, seed: int) -> End:
-    """Write the program of a seed and compare its calls on the device that `content` names."""
+    """Write the program of a seed and compare its calls on the device that `content` names; with `_ALONE` behind it,
+    torch's calls with themselves."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             # On the host, which refuses positions outside of a tensor; a GPU ends the process.
-            made = replace(program(seed), device=content)
+            made = replace(program(seed), device=content.removesuffix(_ALONE))
         except RuntimeError as error:
             return End(base, seed, "refused", f"while it is written, by eager mode: {str(error)[:100]}")
+        if content.endswith(_ALONE):
+            return End(base, seed, "ran", _compared(made, "eager")[1])
         found = _judged(made)
         if found[0] in ("ran", "refused"):
             return End(base, seed, *found)
@@ -427,8 +433,14 @@ def _shown(tensor: torch.Tensor) -> str:
 
 
 def run(count: int, jobs: int, first_seed: int = 0, device: str = "cpu") -> list[End]:
-    """Compare `count` programs on a device, `jobs` at a time."""
-    return ends(MODULE, [(f"torch on {device}", device, seed) for seed in range(first_seed, first_seed + count)], jobs)
+    """Compare `count` programs on a device, `jobs` at a time. Those that end their process run in torch alone as well:
+    where that ends it too, eager mode refuses them in its own way."""
+    found = ends(MODULE, [(f"torch on {device}", device, seed) for seed in range(first_seed, first_seed + count)], jobs)
+    died = [end for end in found if end.kind == "died"]
+    alone = ends(MODULE, [(end.base, device + _ALONE, end.seed) for end in died], jobs) if died else []
+    theirs = {end.seed for end in alone if end.kind == "died"}
+    refused = "by eager mode, which ends the process"
+    return [replace(end, kind="refused", detail=refused) if end.seed in theirs else end for end in found]
 
 
 def main() -> None:
