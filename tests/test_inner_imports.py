@@ -56,6 +56,7 @@ FIRST_USE: Mapping[str, set[str]] = {
 
 # Distributions of extras.
 OPTIONAL: Mapping[str, set[str]] = {
+    "jax/functions.py": {"jax"},
     "onnx/bench.py": {"onnxruntime"},
     "onnx/decode_image.py": {"PIL.Image"},
     "tensorflow/compat.py": {

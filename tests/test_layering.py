@@ -89,7 +89,7 @@ WITHOUT_HOOKS = {"hidet-testing"}
 # What a distribution provides is named otherwise than the distribution.
 DISTRIBUTIONS = {"PIL": "pillow", "cuda": "cuda_bindings"}
 
-FRAMEWORKS = {"torch", "onnx", "tensorflow", "llvmlite", "cuda"}
+FRAMEWORKS = {"torch", "onnx", "tensorflow", "jax", "llvmlite", "cuda"}
 
 
 def test_core_imports_downward_only() -> None:

@@ -47,6 +47,7 @@ def test_a_gpu_is_cuda_where_that_is_installed() -> None:
     [
         ("model.onnx", "hidet-onnx"),
         ("model.keras", "hidet-tensorflow"),
+        ("model.mlir", "hidet-stablehlo"),
         (type("Model", (), {"__module__": "keras.src.models.functional"})(), "hidet-tensorflow"),
         (Path("model.onnx"), "hidet-onnx"),
         (type("Net", (type("Module", (), {"__module__": "torch.nn.modules.module"}),), {})(), "hidet-torch"),
@@ -75,9 +76,10 @@ def test_a_wheel_that_is_installed_is_not_to_be_installed_again(monkeypatch: pyt
 def test_the_table_names_the_wheels_that_the_package_knows() -> None:
     packages = Path(__file__).parents[3]
     known = wheels.wheels_of_modules()
-    same = ("cpu", "cuda", "onnx", "tensorflow", "testing", "torch")
+    same = ("cpu", "cuda", "onnx", "stablehlo", "tensorflow", "testing", "torch")
     others = {
         "compat": "hidet-compat",
+        "jax": "hidet-stablehlo",
         "lang": "hidet-script",
         "nn": "hidet-compat",
         "tile": "hidet-gpu",

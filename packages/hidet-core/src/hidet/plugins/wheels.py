@@ -14,15 +14,17 @@ from hidet.errors import suggestion
 
 _OF_TARGETS: Mapping[str, str] = {"cpu": "hidet-cpu", "llvm": "hidet-cpu", "cuda": "hidet-cuda"}
 _OF_KINDS: Mapping[str, str] = {"cpu": "hidet-cpu", "gpu": "hidet-cuda"}
-_OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx", ".keras": "hidet-tensorflow"}
+_OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx", ".keras": "hidet-tensorflow", ".mlir": "hidet-stablehlo"}
 _OF_PACKAGES: Mapping[str, str] = {
     "torch": "hidet-torch",
     "onnx": "hidet-onnx",
     "tensorflow": "hidet-tensorflow",
     "keras": "hidet-tensorflow",
+    "jax": "hidet-stablehlo",
 }
 _OF_MODULES: Mapping[str, str] = {
     "compat": "hidet-compat",
+    "jax": "hidet-stablehlo",
     "lang": "hidet-script",
     "nn": "hidet-compat",
     "testing": "hidet-testing",
