@@ -1,0 +1,76 @@
+"""Damaged files give clean errors or right types, never a crash, a hang or memory without end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hidet.errors import HidetError
+from hidet.stablehlo import from_stablehlo
+from hidet.stablehlo.exported import read_exported
+
+DATA = Path(__file__).parent / "data"
+COUNT = int(os.environ.get("HIDET_MUTANTS", "60"))
+"""Mutants of each file; 250 make a thousand of all."""
+
+
+def mutant(data: bytes, rng: np.random.Generator) -> bytes:
+    """A few bytes changed, cut out, doubled or exchanged."""
+    held = bytearray(data)
+    for _ in range(int(rng.integers(1, 4))):
+        at = int(rng.integers(0, len(held)))
+        kind = rng.integers(0, 5)
+        if kind == 0:
+            held[at] = int(rng.integers(0, 256))
+        elif kind == 1:
+            held[at] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 2:
+            del held[at : at + int(rng.integers(1, 9))]
+        elif kind == 3:
+            held[at:at] = held[at : at + int(rng.integers(1, 9))]
+        else:
+            held[at : at + 4] = b"\xff" * 4
+        held = held or bytearray(b"\0")
+    return bytes(held)
+
+
+@pytest.mark.parametrize("file", ["perceptron.jax", "perceptron.mlirbc", "mixed.mlirbc", "mixed.mlir"])
+def test_mutants_are_imported_or_refused(file) -> None:
+    data = (DATA / file).read_bytes()
+    rng = np.random.default_rng(len(data))
+    refused = 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(COUNT):
+        start = time.monotonic()
+        try:
+            graph = from_stablehlo(mutant(data, rng)).graph
+            assert graph.outputs is not None
+        except HidetError:
+            refused += 1
+        assert time.monotonic() - start < 20
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert refused > COUNT // 10 and grown < 1 << 20, (refused, grown)
+
+
+@pytest.mark.parametrize("file", ["perceptron.jax", "perceptron.mlirbc", "mixed.mlir"])
+def test_files_that_end_early_are_refused(file) -> None:
+    data = (DATA / file).read_bytes()
+    for size in range(0, len(data) - 64, max(1, len(data) // 40)):
+        with pytest.raises(HidetError):
+            from_stablehlo(data[:size] if size else b"\0")
+
+
+def test_an_export_whose_tables_lie_elsewhere_is_refused() -> None:
+    data = bytearray((DATA / "perceptron.jax").read_bytes())
+    for at in range(64):
+        changed = bytearray(data)
+        changed[at] ^= 0xFF
+        try:
+            read_exported(memoryview(changed))
+        except HidetError:
+            continue
