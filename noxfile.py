@@ -7,7 +7,8 @@
 Sessions that need torch share one environment, `.nox/development`, because installing torch takes longer than most of
 them. Set HIDET_TORCH to use another torch ("torch==2.14.0", a wheel's path). On Linux only a CPU build is installed,
 unless HIDET_ALLOW_CUDA_TORCH=1 permits the several gigabytes of CUDA libraries that the others require. TensorFlow has
-an environment of its own, `.nox/tensorflow`; HIDET_TENSORFLOW names another version.
+an environment of its own, `.nox/tensorflow`; HIDET_TENSORFLOW names another version. So has JAX, `.nox/jax`; HIDET_JAX
+names others ("jax==0.9.0 flax").
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ EXAMPLES = {
 DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
+JAX = ("jax>=0.10,<0.11", "flax>=0.12")
 TENSORFLOW = "tensorflow-cpu>=2.16" if sys.platform != "darwin" else "tensorflow>=2.16"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FUZZERS = ("artifacts", "onnx_models", "onnx_trained", "torch_programs")
@@ -217,6 +219,20 @@ def tensorflow(session: nox.Session) -> None:
     # It carries a trained model; what it requires besides is for making MIDI files, with an old TensorFlow.
     environment.pip("--no-deps", "basic-pitch==0.4.0")
     run_pytest(session, environment, "packages/hidet-tensorflow", "-n", "2", "-m", "not models", "--durations=5")
+
+
+@nox.session(venv_backend="none")
+def jax(session: nox.Session) -> None:
+    """hidet-stablehlo against JAX, in an environment of its own; of whole models a few (`-- -m "models or not models"`:
+    all)."""
+    environment = Environment(session, ROOT / ".nox" / "jax")
+    environment.create()
+    wanted = os.environ["HIDET_JAX"].split() if "HIDET_JAX" in os.environ else JAX
+    environment.install(*group("build"), "pytest>=8.4", "pytest-xdist>=3.6", *wanted)
+    wheels = ("hidet-core", "hidet-script", "hidet-cpu", "hidet-testing", "hidet-stablehlo")
+    editables = [argument for package in wheels for argument in ("--editable", f"packages/{package}")]
+    environment.install("--no-build-isolation", *editables)
+    run_pytest(session, environment, "packages/hidet-stablehlo", "-n", "2", "-m", "not models", "--durations=5")
 
 
 @nox.session

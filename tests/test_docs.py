@@ -30,7 +30,7 @@ PLUGINS = {
 """What pages need besides the target of the host. Nothing of theirs runs on a device."""
 
 
-ELSEWHERE = {"tensorflow.md"}
+ELSEWHERE = {"stablehlo.md", "tensorflow.md"}
 """Pages that the tests of their wheel run, where what they need is installed."""
 
 
