@@ -338,6 +338,21 @@ def test_attention_with_scaled_queries_and_a_mask(recomposed):
     )
 
 
+@pytest.mark.parametrize("turned", [True, False], ids=["transposed", "trans_b"])
+def test_attention_whose_values_come_first(ctx, parse, turned):
+    lines = ["%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)", "%3: f64[2, 3, 5, 6] = softmax(%1)"]
+    lines += ["%4: f64[2, 3, 4, 6] = transpose(%v, perm=[0, 1, 3, 2])"]
+    if turned:
+        lines += ["%5: f64[2, 3, 6, 5] = transpose(%3, perm=[0, 1, 3, 2])", "%9: f64[2, 3, 4, 5] = matmul(%4, %5)"]
+    else:
+        lines += ["%9: f64[2, 3, 4, 5] = matmul(%4, %3, trans_b=True)"]
+    before = parse(attention(*lines))
+    after = Recompose().run(before, ctx)
+    assert {node.op.name for node in after.nodes} == {"attention", "transpose"}
+    arrays = [np.random.default_rng(n).standard_normal(v.tensor.shape) for n, v in enumerate(before.inputs)]
+    assert np.allclose(*(interpret(made, arrays)[0] for made in (before, after)))
+
+
 def test_attention_with_scaled_scores_and_transposed_keys(recomposed):
     recomposed(
         attention(

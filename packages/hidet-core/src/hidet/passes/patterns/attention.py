@@ -1,6 +1,7 @@
 """Attention that people write out, and keys and values that are repeated for grouped queries.
 
     matmul(softmax(scale * q @ k.T + mask), v) = attention(q, k, v, mask)
+    matmul(v.T, softmax(scores).T)             = matmul(softmax(scores), v).T
     attention(q, repeat(k), repeat(v))         = attention(q, k, v) with enable_gqa
 
 Products may have the axes before the rows of their matrices merged that the softmax has apart, as einsum makes them.
@@ -58,6 +59,24 @@ def attention(site: Site) -> Value | None:
     found = site.emit("attention", scores.q, scores.k, v, mask, scale=scores.scale)
     wanted = site.node.outputs[0].tensor.shape
     return found if same_shape(found.tensor.shape, wanted) else site.emit("reshape", found, shape=wanted)
+
+
+def weights_first(site: Site) -> Value | None:
+    """v.T @ softmax(scores).T = (softmax(scores) @ v).T, as einsum orders the operands of a product."""
+    first, second = site.node.inputs
+    if first is None or second is None or site.node.attrs["trans_a"]:
+        return None
+    weights: Value | None = second
+    if not site.node.attrs["trans_b"]:
+        turned = site.made_by(second, "transpose")
+        rank = second.tensor.rank
+        swapped = (*range(rank - 2), rank - 1, rank - 2)
+        if turned is None or not site.is_read_once(second) or tuple(a % rank for a in turned.attrs["perm"]) != swapped:
+            return None
+        weights = turned.inputs[0]
+    if weights is None or site.made_by(_without_cast(site, _other_batch(site, weights)), "softmax") is None:
+        return None
+    return _swapped(site, site.emit("matmul", weights, _swapped(site, first)))
 
 
 def _other_batch(site: Site, value: Value) -> Value:
@@ -223,7 +242,7 @@ def _input_of(node: Node | None) -> Value | None:
 
 
 RULES: Mapping[str, Sequence[Rule]] = {
-    "matmul": (attention,),
+    "matmul": (attention, weights_first),
     "attention": (grouped_queries,),
     # What attention's batch and heads are merged for is often to take them apart again.
     RESHAPES: (merge_reshapes, remove_identity),
