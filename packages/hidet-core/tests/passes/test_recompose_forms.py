@@ -180,6 +180,38 @@ def test_a_layer_norm_divides_in_any_way(recomposed, scale):
     )
 
 
+MEANS = ["%m: f64[2] = mean(%x, axes=[1])", "%0: f64[2, 1] = unsqueeze(%m, axes=[1])", "%1: f64[2, 8] = sub(%x, %0)"]
+SQUARES = ["%s: f64[2, 8] = mul(%x, %x)", "%a: f64[2] = mean(%s, axes=[1])", "%n: f64[2] = mul(%m, %m)"]
+NORM_END = ["const %eps: f64[] = 1e-05", "%4: f64[2, 1] = add(%v, %eps)", "%5: f64[2, 1] = rsqrt(%4)"]
+
+
+@pytest.mark.parametrize(
+    "variance",
+    [
+        ["%d: f64[2] = sub(%a, %n)", "%v: f64[2, 1] = unsqueeze(%d, axes=[1])"],
+        [
+            *("const %z: f64[] = 0.0", "%d: f64[2] = sub(%a, %n)", "%t: f64[2] = maximum(%z, %d)"),
+            "%v: f64[2, 1] = unsqueeze(%t, axes=[1])",
+        ],
+    ],
+)
+def test_a_variance_may_be_a_difference_of_squares(recomposed, variance):
+    """As Flax writes it."""
+    lines = [*MEANS, *SQUARES, *variance, *NORM_END, "%6: f64[2, 8] = mul(%1, %5)", "%9: f64[2, 8] = neg(%6)"]
+    recomposed(
+        graph(ROWS, lines),
+        graph(ROWS, ["%6: f64[2, 8] = layer_norm(%x, none, none)", "%9: f64[2, 8] = neg(%6)"]),
+    )
+
+
+@pytest.mark.parametrize("line", ["%n: f64[2] = mul(%m, %a)", "%n: f64[2] = add(%m, %m)"])
+def test_a_difference_of_something_else_is_no_variance(ctx, parse, line):
+    lines = [*MEANS, *SQUARES[:2], line, "%d: f64[2] = sub(%a, %n)", "%v: f64[2, 1] = unsqueeze(%d, axes=[1])"]
+    lines += [*NORM_END, "%9: f64[2, 8] = mul(%1, %5)"]
+    made = Recompose().run(parse(graph(ROWS, lines)), ctx)
+    assert "layer_norm" not in {node.op.name for node in made.nodes}
+
+
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
 def test_an_rms_norm_divides_in_any_way(recomposed, scale):
     recomposed(

@@ -139,7 +139,9 @@ def _squares(site: Site, variance: Value) -> Value | None:
 def _is_variance(site: Site, variance: Value, source: Value, rank: int) -> bool:
     """Whether `variance` is that of `source` over its last `rank` axes, divided by the number of elements."""
     node = site.made_by(variance, "mean", "var", "var_mean")
-    if node is None or variance is not node.outputs[0]:
+    if node is None:
+        return _is_difference_of_squares(site, variance, source, rank)
+    if variance is not node.outputs[0]:
         return False
     if node.op.name == "mean":
         is_centred = _centre(site, _squares(site, variance)) == (source, rank)
@@ -153,10 +155,56 @@ def _centre(site: Site, difference: Value | None) -> tuple[Value | None, int]:
     if node is None or node.attrs["alpha"] != 1:
         return None, 0
     x, mean = node.inputs
-    made = site.made_by(mean, "mean", "var_mean")
-    rank = _last_reduced(made, x)
-    is_mean = made is not None and mean is made.outputs[-1]
-    return (x, rank) if rank and is_mean else (None, 0)
+    made = site.made_by(mean, "var_mean")
+    if made is None:
+        rank = _last_averaged(site, _with_axes_dropped(site, mean), x)
+    else:
+        rank = _last_reduced(made, x) if mean is made.outputs[-1] else 0
+    return (x, rank) if rank else (None, 0)
+
+
+def _with_axes_dropped(site: Site, value: Value | None) -> Value | None:
+    """What a view adds axes of extent 1 to, at its end; `value` where there is no such view."""
+    node = site.made_by(value, RESHAPES)
+    source = None if node is None else node.inputs[0]
+    if value is None or source is None:
+        return value
+    added = value.tensor.rank - source.tensor.rank
+    is_added = added > 0 and same_shape(value.tensor.shape, (*source.tensor.shape, *[1] * added))
+    return source if is_added else value
+
+
+def _last_averaged(site: Site, value: Value | None, source: Value | None) -> int:
+    """How many last axes of `source` the mean `value` is over, whether it keeps them or not; 0 for what is no mean."""
+    node = site.made_by(value, "mean")
+    if node is None or source is None or node.inputs[0] is not source:
+        return 0
+    axes = normalize_axes("mean", node.attrs["axes"], source.tensor.rank)
+    return len(axes) if axes == tuple(range(source.tensor.rank - len(axes), source.tensor.rank)) else 0
+
+
+def _is_difference_of_squares(site: Site, variance: Value, source: Value, rank: int) -> bool:
+    """Whether `variance` is mean(x * x) - mean(x) * mean(x), or 0 where rounding leaves less, for `source` x."""
+    inner = _with_axes_dropped(site, variance)
+    top = site.made_by(inner, "maximum")
+    if top is not None:
+        least, inner = sorted(top.inputs, key=lambda operand: site.number(operand) is None)
+        if site.number(least) != 0 or not site.is_read_once(top.outputs[0]):
+            return False
+    node = site.made_by(inner, "sub")
+    if node is None or node.attrs["alpha"] != 1 or not site.is_read_once(node.outputs[0]):
+        return False
+    squares, square = node.inputs
+    average = site.made_by(squares, "mean")
+    if average is None or squares is None or not site.is_read_once(squares):
+        return False
+    of_mean = _square_of(site, square)
+    is_mean = _last_averaged(site, of_mean, source) == rank
+    return (
+        is_mean
+        and _square_of(site, average.inputs[0]) is source
+        and _last_averaged(site, squares, average.inputs[0]) == rank
+    )
 
 
 def norm_from_parts(site: Site) -> Value | None:
