@@ -15,7 +15,7 @@ from typing import Any
 from hidet.errors import ImportFailed
 from hidet.loc import Loc
 from hidet.stablehlo.bytes_reader import BytesReader, damaged
-from hidet.stablehlo.program import MAX_NESTING, Attribute, Block, Function, Module, Operation, Type
+from hidet.stablehlo.program import MAX_NESTING, Attribute, Block, Function, Module, Opaque, Operation, OtherType, Type
 from hidet.stablehlo.properties import attribute_names
 from hidet.stablehlo.vhlo import Tables, function_of, operator_name, read_attribute, read_type
 
@@ -164,8 +164,10 @@ class _Reader:
         self.open.add(key)
         try:
             if not entry.is_encoded:
-                raise ImportFailed(f"the file has an attribute or type of dialect {entry.dialect!r}, which is unknown")
-            made = read(entry.dialect, BytesReader(self.data.data, entry.at, entry.at + entry.size), self.tables)
+                # Text, of dialects that have no bytes of their own: hints for other compilers.
+                made = OtherType(entry.dialect) if is_type else Opaque(entry.dialect)
+            else:
+                made = read(entry.dialect, BytesReader(self.data.data, entry.at, entry.at + entry.size), self.tables)
         finally:
             self.open.discard(key)
         self.found[key] = made
@@ -181,6 +183,8 @@ class _Reader:
         (module,) = top.operations
         functions: dict[str, Function] = {}
         for operation in module.regions[0].operations:
+            if operation.name.startswith("sdy."):
+                continue  # meshes of devices
             if operation.name != "func":
                 raise ImportFailed(f"the module holds a {operation.name}, expected functions")
             function = function_of(operation, self._argument_names(operation))
@@ -303,6 +307,11 @@ class _Reader:
     def _properties_of(self, operator: str, number: int) -> Mapping[str, Attribute]:
         """The attributes of VHLO's operators, in the order of their names. What others have is not needed."""
         dialect, _, bare = operator.partition(".")
+        if dialect in ("stablehlo", "mhlo", "chlo"):
+            raise ImportFailed(
+                f"the file holds operators of dialect {dialect!r}, expected a portable artifact, which has VHLO's",
+                hint="write it with jax.export, or as text",
+            )
         if dialect != "vhlo":
             return {}
         names = attribute_names(bare)

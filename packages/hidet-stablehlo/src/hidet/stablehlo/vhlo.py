@@ -11,7 +11,7 @@ import numpy
 
 from hidet import dtypes
 from hidet.dtypes import DType
-from hidet.errors import DTypeError, ImportFailed
+from hidet.errors import DTypeError
 from hidet.loc import Loc
 from hidet.stablehlo.bytes_reader import BytesReader, damaged
 from hidet.stablehlo.elements import elements_of
@@ -136,7 +136,7 @@ def read_type(dialect: str, reader: BytesReader, tables: Tables) -> Type:
     if dialect == "builtin":
         return _builtin_type(code, reader, tables)
     if dialect != "vhlo":
-        raise _unknown_dialect(dialect)
+        return OtherType(f"a type of dialect {dialect}")
     if code in _ELEMENTS:
         return element_type(_ELEMENTS[code])
     if code == 1:
@@ -201,7 +201,7 @@ def read_attribute(dialect: str, reader: BytesReader, tables: Tables) -> Attribu
     if dialect == "builtin":
         return _builtin_attribute(code, reader, tables)
     if dialect != "vhlo":
-        raise _unknown_dialect(dialect)
+        return Opaque(f"an attribute of dialect {dialect}")
     if code == 1:
         return tuple(tables.attribute(reader.number()) for _ in range(reader.count()))
     if code == 2:
@@ -289,13 +289,6 @@ def _dtype_of(type_: Type, what: str) -> DType:
     if not isinstance(type_, Scalar):
         raise damaged(f"{what} is of type {type_}")
     return type_.dtype
-
-
-def _unknown_dialect(dialect: str) -> ImportFailed:
-    return ImportFailed(
-        f"the file has attributes or types of dialect {dialect!r}, expected a portable artifact, which has VHLO's",
-        hint="write it with jax.export, or as text",
-    )
 
 
 # --- places ----------------------------------------------------------------------------------------------------------
