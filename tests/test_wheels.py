@@ -27,6 +27,7 @@ PARTS = {
     ),
     "hidet-gpu": ("hidet/gpu/", "hidet/tile.py"),
     "hidet-script": ("hidet/lang/", "hidet/script_operator/", "hidet/utils/"),
+    "hidet-stablehlo": ("hidet/jax/", "hidet/stablehlo/"),
     "hidet-tune": ("hidet/tuning/",),
 }
 """What each satellite owns of the package; names without a slash are packages of others that it continues."""

@@ -70,6 +70,7 @@ def _check(
     bound = function if params is None else lambda *inputs: function(params, *inputs)
     specs = specs_of(make(np.random.default_rng(0), batches[0]), batches[0] if symbolic else None)
     compiled = hidet.jax.compile(bound, *specs)
+    columns: list[list[Sample]] = []
     for seed in range(SEEDS):
         inputs = make(np.random.default_rng(seed), batches[seed] if symbolic else batches[0])
         ours = jax.tree_util.tree_leaves(compiled(*inputs))
@@ -79,10 +80,14 @@ def _check(
             with jax.enable_x64(True):
                 given = () if params is None else (widened(params),)
                 reference = jax.tree_util.tree_leaves(jax.jit(function)(*given, *widened(list(inputs))))
-        for number, row in enumerate(zip(ours, eager, reference, strict=True)):
-            # Without a wider reference both errors count as ours.
-            verdict = check_output(f"result {number}", [Sample(*map(np.asarray, row))], 0.0 if in_float64 else 2e-7)
-            assert verdict.correct, str(verdict)
+        rows = list(zip(ours, eager, reference, strict=True))
+        columns = columns or [[] for _ in rows]
+        for column, row in zip(columns, rows, strict=True):
+            column.append(Sample(*map(np.asarray, row)))
+    for number, samples in enumerate(columns):
+        # Without a wider reference both errors count as ours.
+        verdict = check_output(f"result {number}", samples, 0.0 if in_float64 else 2e-7)
+        assert verdict.correct, str(verdict)
     assert compiled.report().nodes.eager == 0
     left = {name for kind, name in compiled.report().nodes.names if kind == "fallback"}
     assert not strict or left <= SCATTERS, left

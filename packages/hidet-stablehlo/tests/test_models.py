@@ -390,12 +390,40 @@ LINEN: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LINEN)
+SMOKE = ("Llama block", "LSTM by scan", "Mixer", "MobileNet", "Newton", "experts")
+
+
+RECOGNISED = {
+    "BERT": {"attention", "layer_norm"},
+    "ConvNeXt": {"layer_norm"},
+    "GPT-2": {"attention", "layer_norm"},
+    "Llama block": {"attention", "rms_norm"},
+    "Mixer": {"layer_norm"},
+    "T5 attention": {"attention"},
+    "U-Net": {"attention"},
+    "ViT": {"attention", "layer_norm"},
+    "experts": {"softmax"},
+}
+"""What jax writes as chains of smaller operators, and has one schedule."""
+
+
+def assert_recognised(name: str, compiled: Any) -> None:
+    anchors = {task.partition("(")[0] for use in compiled.report().uses for task in use.tasks}
+    assert RECOGNISED.get(name, set()) <= anchors, anchors
+
+
+def smoke_first(names: Any) -> list[Any]:
+    """The names, those that are no smoke test marked as whole models."""
+    return [name if name in SMOKE else pytest.param(name, marks=pytest.mark.models) for name in names]
+
+
+@pytest.mark.parametrize("name", smoke_first(LINEN))
 def test_models_of_flax_are_right_and_scheduled(name, check) -> None:
     module, make = LINEN[name]
     function, params = of_linen(module, make)
     # Flax carries the states of recurrent cells in f32, whatever it is given.
-    check(function, make, params, in_float64=name != "recurrent")
+    compiled = check(function, make, params, in_float64=name != "recurrent")
+    assert_recognised(name, compiled)
 
 
 PLAIN: dict[str, tuple[Callable[..., Any], Any, Any]] = {
@@ -410,10 +438,10 @@ PLAIN: dict[str, tuple[Callable[..., Any], Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", smoke_first(PLAIN))
 def test_models_of_plain_jax_are_right_and_scheduled(name, check) -> None:
     function, make, params = PLAIN[name]
-    check(function, make, None if params is None else params())
+    assert_recognised(name, check(function, make, None if params is None else params()))
 
 
 def test_messages_of_a_graph_are_summed_where_they_arrive(check) -> None:

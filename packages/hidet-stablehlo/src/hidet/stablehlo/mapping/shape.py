@@ -41,7 +41,7 @@ def _constant(e: Emitter, value: Any = None, **_: Any) -> Item:
 def constant_item(e: Emitter, value: Any) -> Item:
     """An array as a constant."""
     if value.dtype.kind == "c":
-        real, imaginary = (numpy.ascontiguousarray(part) for part in (value.real, value.imag))
+        real, imaginary = (numpy.ascontiguousarray(part).reshape(value.shape) for part in (value.real, value.imag))
         return Complex(e.array(real), e.array(imaginary))
     if value.size > 1 and not any(value.strides):
         # One element for all: written out, it might be anything in size.
