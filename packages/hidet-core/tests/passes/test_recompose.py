@@ -338,6 +338,28 @@ def test_attention_with_scaled_queries_and_a_mask(recomposed):
     )
 
 
+def test_gelu_by_the_complement_of_the_error_function(recomposed):
+    """As jax writes it."""
+    recomposed(
+        f"""
+        graph g(%x: f64[2, 8]):
+          const %a: f64[] = 0.5
+          const %b: f64[] = {0.5**0.5}
+          %0: f64[2, 8] = mul(%a, %x)
+          %1: f64[2, 8] = neg(%x)
+          %2: f64[2, 8] = mul(%1, %b)
+          %3: f64[2, 8] = erfc(%2)
+          %9: f64[2, 8] = mul(%0, %3)
+          return %9
+        """,
+        """
+        graph g(%x: f64[2, 8]):
+          %9: f64[2, 8] = gelu(%x)
+          return %9
+        """,
+    )
+
+
 @pytest.mark.parametrize("turned", [True, False], ids=["transposed", "trans_b"])
 def test_attention_whose_values_come_first(ctx, parse, turned):
     lines = ["%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)", "%3: f64[2, 3, 5, 6] = softmax(%1)"]

@@ -22,7 +22,8 @@ def silu(site: Site) -> Value | None:
 
 
 def gelu(site: Site) -> Value | None:
-    """0.5 * x * (1 + erf(x / sqrt(2))), and 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))).
+    """0.5 * x * (1 + erf(x / sqrt(2))), 0.5 * x * erfc(-x / sqrt(2)), and
+    0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))).
 
     torch computes products of 16-bit floats with numbers in f32 and rounds each: such casts between are left out.
     """
@@ -33,6 +34,8 @@ def gelu(site: Site) -> Value | None:
     if len(found.factors) != 2 or not is_near(found.number, 0.5, result):
         return None
     for x, gate in (found.factors, reversed(found.factors)):
+        if _is_complement(site, gate, x) and same_shape(x.tensor.shape, result.tensor.shape):
+            return site.emit("gelu", x)
         shifted = sum_with_number(site, gate)
         if shifted is None or shifted[1] != 1 or not same_shape(x.tensor.shape, result.tensor.shape):
             continue
@@ -45,6 +48,15 @@ def gelu(site: Site) -> Value | None:
         if curve.op.name == "tanh" and _is_tanh_argument(site, inner, x):
             return site.emit("gelu", x, approximate="tanh")
     return None
+
+
+def _is_complement(site: Site, gate: Value, x: Value) -> bool:
+    """erfc(-x / sqrt(2))."""
+    node = site.made_by(gate, "erfc")
+    if node is None or node.inputs[0] is None or not site.is_read_once(gate):
+        return False
+    inner = product_of(site, node.inputs[0], root=False, through_casts=True)
+    return inner.factors == [x] and is_near(inner.number, -math.sqrt(0.5), x)
 
 
 def _is_tanh_argument(site: Site, argument: Product, x: Value) -> bool:
