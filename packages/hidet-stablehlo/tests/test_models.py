@@ -407,6 +407,12 @@ RECOGNISED = {
 """What jax writes as chains of smaller operators, and has one schedule."""
 
 
+def test_gelu_is_recognised_in_both_forms(check) -> None:
+    for approximate in (False, True):
+        compiled = check(lambda x, flag=approximate: jax.nn.gelu(x @ x.T, approximate=flag), floats(6))
+        assert compiled.report().nodes.scheduled <= 2
+
+
 def assert_recognised(name: str, compiled: Any) -> None:
     anchors = {task.partition("(")[0] for use in compiled.report().uses for task in use.tasks}
     assert RECOGNISED.get(name, set()) <= anchors, anchors

@@ -23,6 +23,7 @@ from hidet.loc import Loc
 from hidet.runtime.signature import ModelGraph
 from hidet.stablehlo.calls import Model, shape_of_input, signature_of
 from hidet.stablehlo.emitter import StableHloEmitter
+from hidet.stablehlo.expansions import with_functions_restored
 from hidet.stablehlo.items import Complex, Item, NotRows, Rows
 from hidet.stablehlo.mapping import handlers_of
 from hidet.stablehlo.mapping.complex_numbers import on_complex
@@ -132,6 +133,7 @@ class _Importer:
         self.written = 0
         self.depth = 0
         self.is_by_element = False
+        self.restored: dict[int, Sequence[Operation]] = {}
 
     def run(self, shapes: Mapping[str, Sequence[Dim]], values: dict[str, Any]) -> ModelGraph:
         sizes = SizeNames()
@@ -208,7 +210,7 @@ class _Importer:
             raise ImportFailed(f"functions and regions contain each other more than {MAX_NESTING} deep")
         found: dict[int, Item] = {**outer, **dict(zip(block.arguments, items, strict=True))}
         try:
-            for operation in block.operations:
+            for operation in self._operations(block):
                 self.written += 1
                 if self.written > MAX_WRITTEN:
                     raise ImportFailed(
@@ -221,6 +223,12 @@ class _Importer:
             return tuple(_item(found, number) for number in block.returned)
         finally:
             self.depth -= 1
+
+    def _operations(self, block: Block) -> Sequence[Operation]:
+        """Those of a block, which the module keeps, with functions that were taken apart in one piece."""
+        if id(block) not in self.restored:
+            self.restored[id(block)] = with_functions_restored(block).operations
+        return self.restored[id(block)]
 
     def _operation(self, operation: Operation, found: Mapping[int, Item]) -> Sequence[Item]:
         outer = self.builder.loc
