@@ -18,6 +18,7 @@ from hidet.testing.numerics import Sample, check_output
 
 try:
     import jax
+    import jax.export
 except ImportError:
     jax = None
 

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hidet.jax
+from hidet.errors import UnsupportedOp
+
 jax = pytest.importorskip("jax", reason="jax is not installed: nox -s jax")
 nn = pytest.importorskip("flax.linen", reason="Flax is not installed: nox -s jax")
 
@@ -464,6 +467,21 @@ def test_a_cache_is_written_where_a_step_says(check) -> None:
         return [cache, rng.standard_normal((batch, 8)).astype(np.float32), rng.integers(0, 6, 1).astype(np.int32)]
 
     check(with_cache, make)
+
+
+def test_arrays_that_a_function_closes_over_are_shared() -> None:
+    weight = jnp.asarray(np.random.default_rng(0).standard_normal((64, 32)), jnp.float32)
+    graph = hidet.jax.from_jax(lambda x: x @ weight, jax.ShapeDtypeStruct((2, 64), jnp.float32)).graph
+    held = [constant.numpy() for constant in graph.constants.values() if constant.numpy().size > 1]
+    assert [np.shares_memory(array, np.asarray(weight)) for array in held] == [True]
+
+
+def test_an_error_names_the_line_of_the_model() -> None:
+    def solved(x: Any) -> Any:
+        return jnp.linalg.cholesky(x)
+
+    with pytest.raises(UnsupportedOp, match=r"test_models\.py:\d+"):
+        hidet.jax.compile(solved, jax.ShapeDtypeStruct((3, 3), jnp.float32))
 
 
 def test_a_module_of_nnx_is_compiled(check) -> None:

@@ -1,8 +1,8 @@
 """Operators of CHLO that portable artifacts hold taken apart: polynomials of dozens of steps that are one function.
 
 StableHLO has no error functions, so exporting replaces `chlo.erfc` by what approximates it. Folder `expansions` has
-these forms, as jax writes them; where an operation is computed exactly so, it is that operator again. Another form stays
-what it is, and right.
+these forms, as jax writes them; where an operation is computed exactly so, it is that operator again. Another form
+stays what it is, and right.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from hidet.stablehlo.mapping import handlers_of
 from hidet.stablehlo.mapping.complex_numbers import on_complex
 from hidet.stablehlo.mapping.elementwise import is_elementwise
 from hidet.stablehlo.mapping.shape import constant_item
-from hidet.stablehlo.program import MAX_NESTING, Block, Function, Operation, Ranked
+from hidet.stablehlo.program import MAX_NESTING, Block, Function, Operation, Ranked, place_of
 from hidet.stablehlo.supported import require_supported
 
 MAX_WRITTEN = 1 << 18
@@ -252,7 +252,7 @@ class _Importer:
             self.builder.loc = outer
 
     def _loc(self, operation: Operation) -> Loc:
-        place = operation.place()
+        place = place_of(operation, self.builder.loc)
         return place if place is not None else Loc(self.model.module.source, name=operation.name)
 
     def _results(self, operation: Operation, operands: list[Item], found: Mapping[int, Item]) -> Sequence[Item]:

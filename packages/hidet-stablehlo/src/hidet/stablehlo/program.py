@@ -82,6 +82,15 @@ Place = Callable[[], Loc | None]
 """Finds out where an operation comes from: most are never asked."""
 
 
+def place_of(operation: Operation, around: Loc | None) -> Loc | None:
+    """Where an operation comes from. around: the place of the call that it is written out for, whose line it has where
+    its own function knows none."""
+    place = operation.place()
+    if place is None or place.file is not None or around is None:
+        return place or around
+    return Loc(around.file, around.line, around.column, place.name, around.parent)
+
+
 def nowhere() -> Loc | None:
     """Of an operation whose place nobody wrote down."""
     return None

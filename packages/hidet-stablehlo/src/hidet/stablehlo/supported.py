@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
-from hidet.stablehlo.program import Block, Module, Operation
+from hidet.loc import Loc
+from hidet.stablehlo.program import Block, Module, Operation, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Unsupported:
 def unsupported_of(module: Module, handlers: Mapping[str, Handler]) -> tuple[Unsupported, ...]:
     """The operators of a module that nothing imports, of functions that main reaches."""
     missing: dict[str, list[str]] = {}
-    for operation in _every_operation(module, handlers):
+    for operation, around in _every_operation(module, handlers):
         name = table_name(operation)
         if name in handlers or name in ("call", "func") or operation.name == "composite":
             continue
-        place = operation.place()
+        place = place_of(operation, around)
         missing.setdefault(name, []).append(str(place) if place is not None else "unknown place")
     return tuple(Unsupported(name, tuple(places)) for name, places in sorted(missing.items()))
 
@@ -56,23 +56,25 @@ def table_name(operation: Operation) -> str:
     return operation.name
 
 
-def _every_operation(module: Module, handlers: Mapping[str, Handler]) -> Iterator[Operation]:
-    """Those of main, and of functions that it calls; a composite with a handler does not call its own."""
-    waiting: list[Any] = [name for name in ("main",) if name in module.functions] or list(module.functions)
+def _every_operation(module: Module, handlers: Mapping[str, Handler]) -> Iterator[tuple[Operation, Loc | None]]:
+    """Those of main, and of functions that it calls, with the place of the call; a composite with a handler does not
+    call its own."""
+    names = ["main"] if "main" in module.functions else list(module.functions)
+    waiting: list[tuple[str, Loc | None]] = [(name, None) for name in names]
     seen: set[str] = set()
     while waiting:
-        name = waiting.pop()
+        name, around = waiting.pop()
         if name in seen or name not in module.functions:
             continue
         seen.add(name)
         for operation in _within(module.functions[name].block):
-            yield operation
+            yield operation, around
             called = operation.attributes.get("callee")
             if operation.name == "composite" and table_name(operation) not in handlers:
                 called = operation.attributes.get("decomposition")
             text = getattr(called, "name", called)
             if isinstance(text, str):
-                waiting.append(text)
+                waiting.append((text, place_of(operation, around)))
 
 
 def _within(block: Block) -> Iterator[Operation]:
