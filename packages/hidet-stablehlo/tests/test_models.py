@@ -393,7 +393,7 @@ LINEN: dict[str, tuple[Any, Any]] = {
 }
 
 
-SMOKE = ("Llama block", "LSTM by scan", "Mixer", "MobileNet", "Newton", "experts")
+SMOKE = ("Llama block", "LSTM by scan", "Mixer", "Newton", "experts")
 
 
 RECOGNISED = {
