@@ -3,7 +3,7 @@
     pip install hidet-stablehlo[jax]
     python serve.py
 
-There is no trained model for JAX on PyPI that could be used here, so one is trained: two spirals, told apart.
+No package known to us ships a trained model for JAX, so one is trained here: two spirals, told apart.
 """
 
 from __future__ import annotations
