@@ -18,11 +18,18 @@ from hidet import dtypes
 from hidet.cuda.host_map import encoded_map
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED
 from hidet.cuda.tensor_map import map_request
-from hidet.dtypes import DType
 from hidet.errors import CodegenError
+from hidet.gpu.host_functions import (
+    as_word,
+    device_functions,
+    is_called_by_python,
+    replace_arguments,
+    three_extents,
+    words_on_stack,
+)
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var
+from hidet.ir.expr import Bitcast, Call, Const, Expr, Load, Var
 from hidet.ir.func import FINISHES, SYMBOL, Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, PointerType
@@ -66,24 +73,11 @@ def host_module(module: Module, shared_bytes: Mapping[str, int]) -> Module | Non
     host = tuple(function for maker in hosts for function in maker.functions())
     if not host:
         return None
-    called = _device_functions(module, host)
+    called = device_functions(module, host)
     defined = {f.name for f in (*host, *called)}
     externals = tuple(name for name in module.externals if name not in defined)
     entry = module.entry if module.entry in defined else host[0].name
     return Module((*called, *host), entry, externals)
-
-
-def _device_functions(module: Module, host: Sequence[Function]) -> tuple[Function, ...]:
-    """Device functions that host code calls as well."""
-    by_name = {f.name: f for f in module.functions if f.kind == "device"}
-    found: dict[str, Function] = {}
-    waiting: list[Function] = list(host)
-    while waiting:
-        for node in walk(waiting.pop().body):
-            if isinstance(node, Call) and node.callee in by_name and node.callee not in found:
-                found[node.callee] = by_name[node.callee]
-                waiting.append(by_name[node.callee])
-    return tuple(found.values())
 
 
 def _adds_boxes(module: Module) -> bool:
@@ -120,7 +114,7 @@ class _Host:
 
         body = rewrite(self.original.body, change)
         params = (self.context, *self.original.params)
-        if not _is_called_by_python(self.original):
+        if not is_called_by_python(self.original):
             return (replace(self.original, params=params, body=body),)
         if not self.asserts():
             return (replace(self.original, params=params, body=self._on_device(body)),)
@@ -135,7 +129,7 @@ class _Host:
     def _on_device(self, body: s.Stmt) -> s.Stmt:
         """The body with the device current, and what was current before again at its end."""
         # What is current, and whether something is to be taken back at the end.
-        here, status = Var("here", _words(2)), Var("status", dtypes.i32)
+        here, status = Var("here", words_on_stack(2)), Var("status", dtypes.i32)
         place = Bitcast(build.address(here, 0), _WORD)
         device = build.load(self.context, DEVICE)
         enter = [
@@ -163,8 +157,8 @@ class _Host:
                 f"kernel {node.kernel} is launched without threads", hint="run the pass gpu-block-launches before"
             )
         kernel = self.kernels.get(node.kernel)
-        cells = Var("cells", _words(max(len(node.arguments), 1)))
-        pointers = Var("pointers", _words(max(len(node.arguments), 1)))
+        cells = Var("cells", words_on_stack(max(len(node.arguments), 1)))
+        pointers = Var("pointers", words_on_stack(max(len(node.arguments), 1)))
         status = Var("status", dtypes.i32)
         stmts: list[s.Stmt] = [s.Declare(cells), s.Declare(pointers), s.Declare(status, Const(0, dtypes.i32))]
         cell = Call(SYMBOL + CELL + node.kernel, (), _WORD)
@@ -173,7 +167,7 @@ class _Host:
             if request is not None:
                 encoding, argument = encoded_map(request, status, self.adds_boxes())
                 stmts += [*encoding, self._noted(status, cell)]
-            stmts.append(s.Store(cells, (build.index(number),), _word(argument)))
+            stmts.append(s.Store(cells, (build.index(number),), as_word(argument)))
             param = None if kernel is None else kernel.params[number].type
             if isinstance(param, BufferType) and param.space == "constant":
                 # By value: the parameter is what the address points to.
@@ -181,7 +175,7 @@ class _Host:
             else:
                 place = Bitcast(build.address(cells, number), _WORD)
             stmts.append(s.Store(pointers, (build.index(number),), place))
-        grid, block = _three(node.grid), _three(node.block)
+        grid, block = three_extents(node.grid), three_extents(node.block)
         shared = build.index(self.shared.get(node.kernel, 0))
         if node.shared_bytes is not None:
             shared = shared + node.shared_bytes
@@ -216,7 +210,7 @@ class _Host:
         """Words of each CUlaunchAttribute of a launch: its number, then its value."""
         found: list[tuple[Expr, ...]] = []
         if node.cluster:
-            cluster = _three(node.cluster)
+            cluster = three_extents(node.cluster)
             found.append((Const(_CLUSTER_DIMENSION, _WORD), _pair(cluster[0], cluster[1]), _pair(cluster[2], _NULL)))
         if node.is_cooperative:
             # Its blocks need the device at the same time, and so do not begin beside those of another kernel.
@@ -236,7 +230,10 @@ class _Host:
         shared: Expr,
     ) -> list[s.Stmt]:
         """A launch with attributes: CUlaunchConfig and the CUlaunchAttributes, written word by word."""
-        config, table = Var("config", _words(_CONFIG_WORDS)), Var("table", _words(_ATTRIBUTE_WORDS * len(attributes)))
+        config, table = (
+            Var("config", words_on_stack(_CONFIG_WORDS)),
+            Var("table", words_on_stack(_ATTRIBUTE_WORDS * len(attributes))),
+        )
         numbers = [*grid, *block, shared, _NULL]
         words = [_pair(numbers[n], numbers[n + 1]) for n in range(0, 8, 2)]
         count = Const(len(attributes), _WORD)
@@ -260,39 +257,6 @@ class _Host:
         ]
 
 
-def replace_arguments(node: s.Invoke, arguments: tuple[Expr, ...]) -> s.Invoke:
-    """The same call with other arguments."""
-    return s.Invoke(node.function, arguments, node.loc)
-
-
-def _is_called_by_python(function: Function) -> bool:
-    """Whether a host function takes a table and nothing else: the one way in (`hidet.target.LoadedCode.function`)."""
-    return len(function.params) == 1 and isinstance(function.params[0].type, PointerType)
-
-
-def _words(count: int) -> BufferType:
-    return BufferType(_WORD, (build.index(count),), space="local")
-
-
-def _three(extents: Sequence[Expr]) -> list[Expr]:
-    return [*extents, *[build.index(1)] * (3 - len(extents))]
-
-
 def _pair(low: Expr, high: Expr) -> Expr:
     """Two 32-bit numbers as a word."""
     return build.binary("or", low, build.binary("shl", high, build.index(32)))
-
-
-def _word(value: Expr) -> Expr:
-    """An argument as the word whose lowest bytes are its bits."""
-    type_ = value.type
-    if isinstance(type_, PointerType | BufferType):
-        return Bitcast(value, _WORD)
-    if not isinstance(type_, DType):
-        raise CodegenError(f"a kernel takes a {type_}; vectors are no parameters of launches")
-    if type_.is_bool:
-        return Cast(value, _WORD)
-    if type_.is_float:
-        carrier = {16: dtypes.u16, 32: dtypes.u32, 64: _WORD}[type_.bits]
-        value = Bitcast(value, carrier)
-    return build.cast(value, _WORD)
