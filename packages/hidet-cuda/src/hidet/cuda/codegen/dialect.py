@@ -79,6 +79,7 @@ CUDA_CPP = Dialect(
     vector=_vector,
     vector_piece=lambda element, lanes: PIECES["lanes"],
     typed=_typed,
+    bits_as=lambda prelude, new, old: _typed(prelude, "bits_as", "bits_as", new),
     wide_store=wide_store,
     intrinsic=spell_intrinsic,
     statements=STATEMENTS,

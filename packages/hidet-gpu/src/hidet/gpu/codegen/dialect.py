@@ -81,6 +81,8 @@ class Dialect:
     vector_piece: what declares the type of a vector.
     typed: a helper of a piece for a type, ready to be called, from (prelude, piece, function, type); the piece may
         be made for the type.
+    bits_as: the function that gives the bits of a type as another one, ready to be called, from (prelude, new type, old
+        type).
     wide_store: the function that writes a run of elements in one instruction, whose piece it asks for; None for stores
         that are written element by element.
     intrinsic: a call of a hardware operation, from (emitter, intrinsic, arguments, type); CodegenError where there is
@@ -104,6 +106,7 @@ class Dialect:
     vector: Callable[[Type, DType, int, Callable[[str], Text]], Text]
     vector_piece: Callable[[DType, int], Piece]
     typed: Callable[[Prelude, str, str, Type], str]
+    bits_as: Callable[[Prelude, Type, Type], str]
     wide_store: Callable[[Prelude, Store], str | None]
     intrinsic: Callable[[ExpressionEmitter, Intrinsic, list[Expr], Type], Text]
     statements: Mapping[type[Stmt], Callable[[FunctionEmitter, Any], None]]

@@ -311,7 +311,7 @@ class ExpressionEmitter:
         if isinstance(new, VectorType) and new.dtype.is_bool:
             word = self.operand(node.a)
             return self.lanes(new, lambda lane: Text(f"({word(lane).inside(15)} >> {lane}) & 1"))
-        return call(self.dialect.typed(self.prelude, "bits_as", "bits_as", new), self.value(node.a))
+        return call(self.dialect.bits_as(self.prelude, new, old), self.value(node.a))
 
     def _broadcast(self, node: e.Broadcast) -> Text:
         scalar = self.value(node.a)

@@ -92,9 +92,14 @@ def _vector_piece(element: DType, lanes: int) -> Piece:
 
 def _typed(prelude: Prelude, piece: str, function: str, type_: Type) -> str:
     name = prelude.declare(type_)
-    parameters = "" if function == "bits_as" else f"{name} a, {name} b"
-    prelude.add(Piece(f"{function}_{name}", f"{name} {function}_{name}({parameters});"))
+    prelude.add(Piece(f"{function}_{name}", f"{name} {function}_{name}({name} a, {name} b);"))
     return f"{function}_{name}"
+
+
+def _bits_as(prelude: Prelude, new: Type, old: Type) -> str:
+    to, given = prelude.declare(new), prelude.declare(old)
+    prelude.add(Piece(f"{to}_of_{given}", f"{to} {to}_of_{given}({given} a);"))
+    return f"{to}_of_{given}"
 
 
 _INTRINSICS = {
@@ -155,6 +160,7 @@ OPENCL = Dialect(
     vector=_vector,
     vector_piece=_vector_piece,
     typed=_typed,
+    bits_as=_bits_as,
     wide_store=lambda prelude, node: None,
     intrinsic=_intrinsic,
     statements={Assert: _assert},
