@@ -78,6 +78,7 @@ ALLOWED: dict[str, set[str] | None] = {
 FOUNDATIONS = {
     "hidet-gpu": {"lang"},
     "hidet-cuda": {"gpu", "lang"},
+    "hidet-opencl": {"gpu"},
     "hidet-torch": {"lang", "script_operator"},
     "hidet-compat": {"lang", "script_operator", "utils"},
 }
@@ -89,7 +90,7 @@ WITHOUT_HOOKS = {"hidet-testing"}
 # What a distribution provides is named otherwise than the distribution.
 DISTRIBUTIONS = {"PIL": "pillow", "cuda": "cuda_bindings"}
 
-FRAMEWORKS = {"torch", "onnx", "tensorflow", "jax", "llvmlite", "cuda"}
+FRAMEWORKS = {"torch", "onnx", "tensorflow", "jax", "llvmlite", "cuda", "pyopencl"}
 
 
 def test_core_imports_downward_only() -> None:

@@ -1,0 +1,157 @@
+"""The devices of this machine's OpenCL platforms.
+
+A loader of platforms (ICD) comes with pyopencl and looks for them in /etc/OpenCL/vendors. Intel's runtime for
+processors, as a wheel, lies where that loader does not look, so that it is named to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hidet.errors import LaunchError, OptionError
+
+WARP = 32
+"""Lanes of the sub-groups that kernels which exchange values are compiled for."""
+_SYSTEM_SVM = 1 << 2
+_GPU = 1 << 2
+_SUB_GROUP_SIZES = 0x4108
+"""CL_DEVICE_SUB_GROUP_SIZES_INTEL"""
+_VENDORS = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES")
+_INTEL = "libintelocl.so"
+_SYSTEM = Path("/etc/OpenCL/vendors")
+_INSTALL = (
+    "a GPU's driver brings an OpenCL platform; for an x86 processor, pip install 'hidet-opencl[intel-cpu]', or "
+    "Debian's pocl-opencl-icd"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A device, opened.
+
+    platform, name, driver: as their vendors write them. number: among all devices of the machine. handle: pyopencl's.
+    has_system_svm: whether its kernels read and write the host's memory as it is. warp_size: lanes of a sub-group that
+    kernels may ask for, 1 where there are no such. facts: numbers that describe it, by their names in pyopencl.
+    extensions: what its compiler takes besides the language.
+    """
+
+    number: int
+    platform: str
+    name: str
+    driver: str
+    handle: Any
+    has_system_svm: bool
+    warp_size: int
+    facts: Mapping[str, int]
+    extensions: frozenset[str]
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU, not a processor."""
+        return bool(self.facts["type"] & _GPU)
+
+    @functools.cached_property
+    def context(self) -> Any:
+        """A context of the device alone."""
+        return load_opencl().Context([self.handle])
+
+    @functools.cached_property
+    def queue(self) -> Any:
+        """The queue that all work is put into, in order."""
+        return load_opencl().CommandQueue(self.context)
+
+    def __str__(self) -> str:
+        return f"opencl:{self.number}: {self.name} ({self.platform}, driver {self.driver})"
+
+
+@functools.cache
+def load_opencl() -> Any:
+    """pyopencl, with Intel's runtime for processors named to its loader where no platform is installed."""
+    runtime = Path(sys.prefix) / "lib" / _INTEL
+    if not any(name in os.environ for name in _VENDORS) and not any(_SYSTEM.glob("*.icd")) and runtime.exists():
+        os.environ[_VENDORS[0]] = str(runtime)
+    import pyopencl
+
+    return pyopencl
+
+
+@functools.cache
+def library() -> Any:
+    """The loader of platforms that pyopencl brings along, whose functions compiled host code calls."""
+    return ctypes.CDLL(load_opencl()._cl.__file__)
+
+
+@functools.cache
+def devices() -> tuple[Device, ...]:
+    """Every device of every platform: GPUs, then others, as the platforms list them. Empty where there is none."""
+    cl = load_opencl()
+    try:
+        platforms = cl.get_platforms()
+    except cl.LogicError:
+        return ()
+    found = [(platform, handle) for platform in platforms for handle in _devices_of(cl, platform)]
+    found.sort(key=lambda pair: not pair[1].type & _GPU)
+    return tuple(_describe(number, platform, handle) for number, (platform, handle) in enumerate(found))
+
+
+def _devices_of(cl: Any, platform: Any) -> list[Any]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:  # a platform without a device of its own
+        return []
+
+
+def _describe(number: int, platform: Any, handle: Any) -> Device:
+    names = (
+        *("type", "max_compute_units", "max_work_group_size", "local_mem_size", "max_clock_frequency"),
+        *("global_mem_cache_size", "double_fp_config", "single_fp_config"),
+    )
+    return Device(
+        number,
+        platform.name.strip(),
+        handle.name.strip(),
+        handle.driver_version.strip(),
+        handle,
+        bool(getattr(handle, "svm_capabilities", 0) & _SYSTEM_SVM),
+        WARP if WARP in _sub_group_sizes(handle) else 1,
+        {name: int(getattr(handle, name)) for name in names},
+        frozenset(handle.extensions.split()),
+    )
+
+
+def _sub_group_sizes(handle: Any) -> tuple[int, ...]:
+    """Lanes that a kernel may ask its sub-groups to have (cl_intel_required_subgroup_size)."""
+    needed = {"cl_intel_required_subgroup_size", "cl_khr_subgroup_shuffle", "cl_khr_subgroup_ballot"}
+    if not needed <= set(handle.extensions.split()):
+        return ()
+    sizes, nbytes = (ctypes.c_size_t * 16)(), ctypes.c_size_t()
+    info = library().clGetDeviceInfo
+    status = info(ctypes.c_void_p(handle.int_ptr), _SUB_GROUP_SIZES, ctypes.sizeof(sizes), sizes, ctypes.byref(nbytes))
+    return () if status else tuple(sizes[: nbytes.value // ctypes.sizeof(ctypes.c_size_t)])
+
+
+def find_device(machine: str | None) -> Device:
+    """The device that a target names: by its number, or by a part of its or its platform's name; None is the first.
+
+    LaunchError where the machine has no device, OptionError where none is called so.
+    """
+    known = devices()
+    if not known:
+        raise LaunchError("no OpenCL device was found on this machine", hint=_INSTALL)
+    if machine is None:
+        return known[0]
+    if machine.isdigit():
+        chosen = [device for device in known if device.number == int(machine)]
+    else:
+        chosen = [d for d in known if machine.lower() in f"{d.platform} {d.name}".lower()]
+    if not chosen:
+        listed = "; ".join(map(str, known))
+        raise OptionError(f"no OpenCL device is called {machine!r}", hint=f"there are {listed}")
+    return chosen[0]

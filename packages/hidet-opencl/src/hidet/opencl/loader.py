@@ -1,0 +1,120 @@
+"""Loading programs and host code, and calling host functions."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hidet.errors import LaunchError
+from hidet.ir.stmt import fill_in
+from hidet.opencl.codegen.assertions import FAILURE_WORDS, Assertion
+from hidet.opencl.compiler import load_program
+from hidet.opencl.container import CompiledModule
+from hidet.opencl.devices import Device
+from hidet.opencl.driver import Kernel, address, check, error, function
+from hidet.opencl.host_code import ASKED, CELL, CONTEXT_WORDS, ERROR, FAILED, FAILURE, FUNCTIONS, QUEUE
+from hidet.target import Binary
+
+if TYPE_CHECKING:
+    from hidet.cache import KernelCache
+    from hidet.target import LoadedCode, Target
+
+
+def load_modules(
+    modules: Sequence[tuple[str, CompiledModule]],
+    device: Device,
+    host: Target,
+    cache: KernelCache | None,
+    symbols: Mapping[str, int],
+) -> OpenCLCode:
+    """Load kernels on the device and link host code to them and to OpenCL."""
+    cells: dict[str, Any] = {}
+    kernels: list[Kernel] = []
+    assertions: list[Assertion] = []
+    for _, module in modules:
+        if module.program is not None:
+            program = load_program(module.program, device)
+            for name, symbol in module.kernels.items():
+                kernels.append(program.kernel(symbol))
+                cells[name] = (ctypes.c_int64 * 2)(kernels[-1].handle, len(assertions))
+        assertions += module.assertions
+    given = {
+        **symbols,
+        **{name: address(name) for name in FUNCTIONS},
+        **{CELL + name: ctypes.addressof(cell) for name, cell in cells.items()},
+    }
+    objects = [Binary(name, module.host) for name, module in modules if module.host is not None]
+    return OpenCLCode(host.load(objects, cache, given), device, cells, assertions, kernels)
+
+
+class OpenCLCode:
+    """Loaded kernels and the host functions that launch them.
+
+    A kernel keeps its arguments until it is launched, so that one call at a time gives and launches them; calls wait
+    for the device side by side.
+    """
+
+    def __init__(
+        self,
+        code: LoadedCode,
+        device: Device,
+        cells: Mapping[str, Any],
+        assertions: Sequence[Assertion],
+        kernels: Sequence[Kernel],
+    ) -> None:
+        self._code = code
+        self._device = device
+        self._cells = cells
+        self._assertions = assertions
+        self._kernels = kernels
+        self._names = {ctypes.addressof(cell): name for name, cell in cells.items()}
+        self._launching = threading.Lock()
+
+    @property
+    def raise_failure(self) -> Callable[[], None] | None:
+        """As of the host code."""
+        return self._code.raise_failure
+
+    def address(self, name: str) -> int:
+        """Address of a host function, which takes a launch context before its parameters."""
+        return self._code.address(name)
+
+    def function(self, name: str, threads: int | None) -> Callable[..., object]:
+        """A host function of one pointer as a callable of a table, which returns when its kernels have ended."""
+        # Host code is `void name(pool, context, pointer)`; it launches kernels and needs no pool of threads.
+        prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        entry = prototype(self._code.address(name))
+        raise_failure = self._code.raise_failure
+        words, noted = ctypes.c_int64 * CONTEXT_WORDS, ctypes.c_int32 * FAILURE_WORDS
+        finish, queue = function("clFinish"), self._device.queue.int_ptr
+
+        def run(table: int | bytes) -> None:
+            context, failure = words(), noted()
+            context[QUEUE], context[FAILURE] = queue, ctypes.addressof(failure)
+            with self._launching:
+                entry(None, context, table)
+            check(finish(queue), f"waiting for {name}")
+            if raise_failure is not None:
+                raise_failure()
+            if context[ERROR]:
+                raise self._refused(context)
+            if failure[0]:
+                raise self._failed(failure)
+
+        return run
+
+    def _refused(self, context: Any) -> Exception:
+        """The exception for the launch context of a call in which OpenCL refused something."""
+        name = self._names.get(context[FAILED], "a kernel")
+        grid, block = tuple(context[ASKED : ASKED + 3]), tuple(context[ASKED + 3 : ASKED + 6])
+        return error(context[ERROR], f"launching kernel {name} with grid {grid} and block {block}")
+
+    def _failed(self, failure: Any) -> LaunchError:
+        """The exception for what a kernel noted."""
+        found = self._assertions[failure[0] - 1]
+        halves = [half & 0xFFFFFFFF for half in failure[1:]]
+        numbers = [low | high << 32 for low, high in zip(halves[::2], halves[1::2], strict=True)]
+        values = [number - (1 << 64) if number >> 63 else number for number in numbers[: found.values]]
+        return LaunchError(f"in {found.function}: {fill_in(found.message, values)}", loc=found.loc)

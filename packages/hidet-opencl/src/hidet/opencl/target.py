@@ -1,0 +1,198 @@
+"""The OpenCL target: thread IR to OpenCL C to programs of a driver, and launches from compiled host code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from hidet.cache import source_hash
+from hidet.errors import LaunchError
+from hidet.opencl.codegen.assertions import Assertion, note_assertions, pass_bytes
+from hidet.opencl.codegen.module import emit_module
+from hidet.opencl.compiler import compile_programs, compiler_options
+from hidet.opencl.container import CompiledModule, pack, unpack
+from hidet.opencl.devices import Device, find_device
+from hidet.opencl.host_code import host_module
+from hidet.opencl.loader import load_modules
+from hidet.passes.program.assert_bounds import assert_bounds
+from hidet.plugins.host import load_registry
+from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
+
+if TYPE_CHECKING:
+    from hidet.cache import KernelCache
+    from hidet.gpu.codegen.source import KernelSource
+    from hidet.ir.func import Module
+    from hidet.opencl.loader import OpenCLCode
+    from hidet.target import Target
+
+_MOST_THREADS = 1024
+"""Of a block: kernels that order records are written for as many, and hardware of GPUs has no more."""
+_GPU_THREADS = 2048
+"""Threads that a compute unit of a GPU holds at once, which OpenCL does not tell."""
+
+
+class OpenCLTarget:
+    """Implements hidet.target.GpuTarget for one device that reads the host's memory.
+
+    machine: the device's number ("1"), or a part of its name or its platform's ("intel"); None is the first GPU, or the
+    first device. Without a device LaunchError is raised, by what asks for it.
+    """
+
+    name = "opencl"
+    device = "cpu"
+    memory: ClassVar[None] = None
+    vector_bits = 128
+    prefers_channels_last = True
+    work_item: Literal["rows", "elements"] = "elements"
+    multiprocessor_registers = 1 << 16
+
+    def __init__(self, machine: str | None = None) -> None:
+        self._machine = machine
+
+    @functools.cached_property
+    def opened(self) -> Device:
+        """The device. LaunchError where there is none, or one whose kernels cannot read the host's memory."""
+        device = find_device(self._machine)
+        if not device.has_system_svm:
+            raise LaunchError(
+                f"kernels on {device} do not read memory of the host (fine-grained system SVM)",
+                hint="opencl:NUMBER names another device; `hidet doctor` lists them",
+            )
+        return device
+
+    @property
+    def warp_size(self) -> int:
+        """Lanes of the sub-groups that kernels are compiled for; 1 where the device has none of 32."""
+        return self.opened.warp_size
+
+    @property
+    def multiprocessors(self) -> int:
+        """Compute units."""
+        return self.opened.facts["max_compute_units"]
+
+    @property
+    def block_threads(self) -> int:
+        """Work-items of a work-group."""
+        return min(self.opened.facts["max_work_group_size"], _MOST_THREADS)
+
+    @property
+    def block_shared_memory(self) -> int:
+        """Bytes of local memory of a work-group."""
+        return self.opened.facts["local_mem_size"]
+
+    @property
+    def multiprocessor_threads(self) -> int:
+        """Work-items that a compute unit holds at once: of a processor, one work-group's."""
+        return max(_GPU_THREADS, self.block_threads) if self.opened.is_gpu else self.block_threads
+
+    @property
+    def multiprocessor_shared_memory(self) -> int:
+        """As much as one work-group may have, which is all that OpenCL tells."""
+        return self.block_shared_memory
+
+    def has(self, feature: str) -> bool:
+        """Whether the device's compiler takes an extension: "cl_khr_fp16"."""
+        return feature in self.opened.extensions
+
+    @property
+    def arch(self) -> str:
+        """Platform, device and driver, and the processor that host code is for."""
+        device = self.opened
+        return f"{device.platform}, {device.name}, {device.driver}, host {self._host.arch}"
+
+    def refusal(self, arch: str) -> str | None:
+        """Programs run on the device, and with the driver, that they were made by."""
+        own, _, _ = self.arch.partition(", host ")
+        given, _, host = arch.partition(", host ")
+        if given != own:
+            return f"its kernels are for {given}, this device is {own}"
+        return self._host.refusal(host)
+
+    @functools.cached_property
+    def _host(self) -> Target:
+        """The target that compiles host functions."""
+        make_target: Any = load_registry().target("cpu").resolve()
+        made: Target = make_target()
+        return made
+
+    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+        """Programs and host objects of modules, in order; programs are compiled by threads, each on its own.
+
+        CodegenError for what OpenCL does not have, CompileError for what the driver refuses.
+        """
+        lowered = [_lower(job.module) for job in jobs]
+        programs = compile_programs([module.source for module in lowered], self.opened, progress)
+        host_jobs = [
+            CompileJob(job.name, module.host, effort=min(job.effort, 1))
+            for job, module in zip(jobs, lowered, strict=True)
+            if module.host is not None
+        ]
+        hosts = {binary.name: binary.data for binary in (self._host.compile(host_jobs) if host_jobs else [])}
+        return [
+            Binary(job.name, pack(CompiledModule(hosts.get(job.name), program, module.kernels, module.assertions)))
+            for job, module, program in zip(jobs, lowered, programs, strict=True)
+        ]
+
+    def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
+        """Nothing: OpenCL does not tell of registers."""
+        return {}
+
+    def check_bounds(self, module: Module) -> CheckedModule:
+        """Assertions before each access, which the call raises when its kernels have ended."""
+        return CheckedModule(replace(module, functions=tuple(map(assert_bounds, module.functions))))
+
+    def source(self, module: Module) -> str:
+        """OpenCL C."""
+        source = _lower(module).source
+        return "" if source is None else source.text
+
+    def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
+        """OpenCL C (.cl) of kernels, LLVM IR (.host.ll) and assembly (.host.s) of host functions."""
+        lowered = _lower(job.module)
+        if lowered.source is not None:
+            yield ".cl", lowered.source.text
+        if lowered.host is not None:
+            for ending, text in self._host.listings(CompileJob(job.name, lowered.host, effort=min(job.effort, 1))):
+                yield f".host{ending}", text
+
+    def load(
+        self,
+        binaries: Sequence[Binary],
+        cache: KernelCache | None = None,
+        symbols: Mapping[str, int] | None = None,
+    ) -> OpenCLCode:
+        """Kernels on the device, and host functions that launch them. LaunchError where there is no device."""
+        modules = [(binary.name, unpack(binary.data)) for binary in binaries]
+        return load_modules(modules, self.opened, self._host, cache, symbols or {})
+
+    def device_name(self) -> str:
+        """The device's. LaunchError where there is none."""
+        return self.opened.name
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """What decides the machine code besides `arch`."""
+        host = {f"host_{name}": value for name, value in self._host.fingerprint().items()}
+        sources = {"gpu_sources": source_hash("hidet.gpu"), "opencl_sources": source_hash("hidet.opencl")}
+        return {**host, **sources, "opencl_options": compiler_options(self.opened)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lowered:
+    """A module in the languages of its compilers: kernels in OpenCL C, their names there, and host functions."""
+
+    source: KernelSource | None
+    kernels: dict[str, str]
+    assertions: tuple[Assertion, ...]
+    host: Module | None
+
+
+def _lower(module: Module) -> _Lowered:
+    noting, assertions, asserting = note_assertions(module)
+    functions = tuple(pass_bytes(f) if f.kind == "kernel" else f for f in noting.functions)
+    noting = replace(noting, functions=functions)
+    has_kernels = any(f.kind == "kernel" for f in functions)
+    source = emit_module(noting) if has_kernels else None
+    kernels = {} if source is None else {kernel.name: kernel.symbol for kernel in source.kernels}
+    return _Lowered(source, kernels, assertions, host_module(module, asserting))
