@@ -11,9 +11,10 @@ import pytest
 from hidet import dims, dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles
+from hidet.cuda.schedules.attention_plan import choose_plan
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
+from hidet.gpu.schedules.attention_tiles import simt_blocks, simt_tiles
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.types import TensorType
 from hidet.plugins.host import load_registry

@@ -124,6 +124,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             ops=("attention", "attention_with_logsumexp"),
             targets=("cuda",),
             load="hidet.cuda.schedules.attention:AttentionRule",
+            priority=10,
             doc="attention with an online softmax, of 16-bit floats on tensor cores",
         ),
     ]

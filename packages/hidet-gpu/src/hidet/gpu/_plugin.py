@@ -120,6 +120,14 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="matrix products and convolutions without matrix units",
         ),
         ScheduleSpec(
+            name="gpu.attention",
+            ops=("attention", "attention_with_logsumexp"),
+            kinds=("gpu",),
+            load="hidet.gpu.schedules.attention:SimtAttentionRule",
+            priority=5,
+            doc="attention with an online softmax, without matrix units",
+        ),
+        ScheduleSpec(
             name="gpu.depthwise",
             ops=("conv",),
             kinds=("gpu",),

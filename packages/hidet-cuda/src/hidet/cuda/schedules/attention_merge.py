@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.dims import Dim
+from hidet.gpu.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.gpu.schedules.exchange import thread_in_block
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.kernel import WARP

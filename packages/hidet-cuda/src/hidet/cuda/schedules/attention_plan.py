@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
-from hidet.cuda.schedules.attention_simt import SIDE, SimtTiles
-from hidet.dims import Dim
+from hidet.gpu.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
+from hidet.gpu.schedules.attention_tiles import likely_extent
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.templates.attention import AttentionTiles
 from hidet.schedule.attention_problem import AttentionProblem
@@ -62,17 +60,6 @@ _WAVE = 2
 """Blocks of a multiprocessor that run together."""
 _MANY_WAVES = 8
 """From which on it hardly counts how evenly the last one ends."""
-_SIMT_SHAPES = ((128, 8), (128, 16), (64, 16), (32, 16), (16, 16))
-"""Rows of a block without tensor cores, and threads of each."""
-_PRODUCTS = 128
-"""That a multiprocessor computes a cycle without tensor cores."""
-_LEAST_THREADS = 256
-"""On a multiprocessor, to have something to do while others wait for what they read."""
-_SIMT_KEYS = (64, 32, 16)
-_SIMT_SUMS = 128
-"""Registers that a thread without tensor cores has for scores and results."""
-_SHARED_SUMS = 4
-"""The part of a multiprocessor's registers, one in so many, that a block of two has for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +98,7 @@ def may_be_warp_specialized(problem: AttentionProblem, target: GpuTarget) -> boo
 
 def is_stacked_well(problem: AttentionProblem) -> bool:
     """Whether the heads of a group make a tile together: they share keys, and are few rows."""
-    return not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
+    return not problem.is_causal and likely_extent(problem.group) > 1 and likely_extent(problem.rows) <= _FEW_ROWS.rows
 
 
 def can_be_stacked(problem: AttentionProblem, chunk: int | None) -> bool:
@@ -123,12 +110,12 @@ def can_be_stacked(problem: AttentionProblem, chunk: int | None) -> bool:
 
 def chunk_of(problem: AttentionProblem, keys: int, splits: int) -> int | None:
     """Keys of a split, a multiple of a step's `keys`; None for one split."""
-    return None if splits == 1 else -(-_likely(problem.keys) // (splits * keys)) * keys
+    return None if splits == 1 else -(-likely_extent(problem.keys) // (splits * keys)) * keys
 
 
 def splits_of(problem: AttentionProblem, plan: Plan) -> int:
     """Into how many splits a plan cuts the keys."""
-    return 1 if plan.chunk is None else -(-_likely(problem.keys) // plan.chunk)
+    return 1 if plan.chunk is None else -(-likely_extent(problem.keys) // plan.chunk)
 
 
 def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
@@ -144,11 +131,11 @@ def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
 
 
 def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Plan:
-    rows = _likely(row_count(problem, stacked=stacked))
-    heads = _likely(dims.product(head_extents(problem, stacked=stacked)))
+    rows = likely_extent(row_count(problem, stacked=stacked))
+    heads = likely_extent(dims.product(head_extents(problem, stacked=stacked)))
     tiles = _fitting(_tiles_for(rows, heads, problem, target.multiprocessors), problem, target.block_shared_memory)
     blocks = max(heads * -(-rows // tiles.rows), 1)
-    keys = _likely(problem.keys)
+    keys = likely_extent(problem.keys)
     splits = min(target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_SPLIT)
     chunk = None
     if not problem.is_causal and blocks < target.multiprocessors and splits > 1:
@@ -158,61 +145,14 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
 
 def _warp_specialized_tiles(problem: AttentionProblem, target: GpuTarget) -> AttentionTiles | None:
     """Tiles where rows of keys are long and enough for blocks that have a multiprocessor for themselves."""
-    if not may_be_warp_specialized(problem, target) or _likely(problem.keys) < _LEAST_KEYS:
+    if not may_be_warp_specialized(problem, target) or likely_extent(problem.keys) < _LEAST_KEYS:
         return None
-    heads, rows = _likely(dims.product(head_extents(problem, stacked=False))), _likely(problem.queries)
+    heads, rows = likely_extent(dims.product(head_extents(problem, stacked=False))), likely_extent(problem.queries)
     for choice in _WARP_SPECIALIZED[max(problem.depth, problem.width)]:
         blocks = heads * -(-rows // choice.tiles.rows)
         if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * target.multiprocessors:
             return choice.tiles
     return None
-
-
-def simt_tiles(problem: AttentionProblem, target: GpuTarget) -> SimtTiles:
-    """Tiles without tensor cores: of those that fit into a block the ones that the device is done with first."""
-    depth, width, dtype = problem.depth, problem.width, problem.compute
-    heads = _likely(dims.product(problem.leading)) * _likely(problem.group)
-
-    def fits(tiles: SimtTiles) -> bool:
-        if tiles.threads < _LEAST_THREADS and simt_blocks(problem, tiles, target) == 1:
-            return False
-        return has_simt_registers(problem, tiles) and tiles.nbytes(depth, width, dtype) <= target.block_shared_memory
-
-    def time(tiles: SimtTiles) -> float:
-        """Cycles a key, of all blocks: of products, and of reading their operands, 4 bytes a thread at a time, half of
-        which runs beside products. Blocks of few threads run in pairs, and all blocks end evenly where they are causal.
-        """
-        each, warps = tiles.rows // SIDE, tiles.threads // target.warp_size
-        columns, keys = tiles.padded(width) // tiles.columns, tiles.keys // tiles.columns
-        read = warps * (depth * (each + keys) / tiles.keys + each + columns)
-        multiplied = tiles.rows * (depth + tiles.padded(width)) / _PRODUCTS
-        pair = max(_LEAST_THREADS // tiles.threads, 1)
-        rounds = heads * -(-_likely(problem.queries) // tiles.rows) / (pair * target.multiprocessors)
-        rounds = max(rounds, 1) if problem.is_causal else math.ceil(rounds)
-        return pair * rounds * (multiplied + read / 2)
-
-    fitting = [
-        next(filter(fits, [SimtTiles(rows, keys, columns) for keys in _SIMT_KEYS]), None)
-        for rows, columns in _SIMT_SHAPES
-    ]
-    return min([tiles for tiles in fitting if tiles is not None], key=time)
-
-
-def has_simt_registers(problem: AttentionProblem, tiles: SimtTiles) -> bool:
-    """Whether threads without tensor cores have registers for their scores and results."""
-    return tiles.rows == SIDE or _simt_sums(problem, tiles) <= _SIMT_SUMS * tiles.threads
-
-
-def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, target: GpuTarget) -> int:
-    """How many blocks without tensor cores share a multiprocessor, one of which computes while another waits."""
-    fits = 2 * tiles.nbytes(problem.depth, problem.width, problem.compute) <= target.block_shared_memory
-    return 2 if fits and _simt_sums(problem, tiles) <= target.multiprocessor_registers // _SHARED_SUMS else 1
-
-
-def _simt_sums(problem: AttentionProblem, tiles: SimtTiles) -> int:
-    """Registers of a block for scores, for entries of a mask on their way to them, and for results."""
-    scores = tiles.keys if problem.mask is None else 2 * tiles.keys
-    return tiles.rows * (tiles.padded(problem.width) + scores) * problem.compute.nbytes // 4
 
 
 def _tiles_for(rows: int, heads: int, problem: AttentionProblem, multiprocessors: int) -> AttentionTiles:
@@ -267,7 +207,3 @@ def has_masked_registers(problem: AttentionProblem, tiles: AttentionTiles) -> bo
 def padded(extent: int) -> int:
     """The extent of a tile for rows of a matrix."""
     return -(-extent // _DEPTH_STEP) * _DEPTH_STEP
-
-
-def _likely(dim: Dim) -> int:
-    return dim if isinstance(dim, int) else dims.hint_value(dim) or 1

@@ -9,14 +9,14 @@ from hidet.cuda.schedules.attention_plan import (
     can_be_stacked,
     chunk_of,
     has_masked_registers,
-    has_simt_registers,
     is_stacked_well,
     may_be_warp_specialized,
     shared_bytes,
     splits_of,
     thread_sums,
 )
-from hidet.cuda.schedules.attention_simt import SimtTiles
+from hidet.gpu.schedules.attention_simt import SimtTiles
+from hidet.gpu.schedules.attention_tiles import simt_space
 from hidet.gpu.tile.templates.attention import AttentionTiles
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.schedule.space import Constraint, Knob, Space
@@ -25,7 +25,6 @@ from hidet.target import GpuTarget
 _STAGES = (2, 3, 4)
 _SPLITS = (1, 2, 4, 8, 16, 32)
 _KEYS = (16, 32, 48, 64, 128)
-_SIMT_KEYS = (16, 32, 64)
 _SUMS = 176
 """Registers of the 255 of a thread that scores and results may take."""
 _SPECIALIZED_KEYS = 128
@@ -50,25 +49,11 @@ _TILES = (RowTile(16, 1), RowTile(32, 2), RowTile(64, 4), RowTile(64, 2), RowTil
 _SPECIALIZED = (RowTile(128, 8, True), RowTile(192, 12, True))
 
 
-@dataclass(frozen=True, slots=True)
-class SimtRows:
-    """Rows of a block without tensor cores, and how many threads share each."""
-
-    rows: int
-    columns: int
-
-    def __str__(self) -> str:
-        return f"{self.rows} by {self.columns} threads"
-
-
-_SIMT_ROWS = (SimtRows(16, 16), SimtRows(32, 16), SimtRows(64, 16), SimtRows(128, 16), SimtRows(128, 8))
-
-
 def attention_space(
     problem: AttentionProblem, default: Plan | SimtTiles, target: GpuTarget
 ) -> Space[Plan] | Space[SimtTiles]:
     """Of a problem that `AttentionRule` takes. default: which decides whether tensor cores are used."""
-    return _simt_space(problem, target) if isinstance(default, SimtTiles) else _plan_space(problem, default, target)
+    return simt_space(problem, target) if isinstance(default, SimtTiles) else _plan_space(problem, default, target)
 
 
 def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> Space[Plan]:
@@ -126,23 +111,5 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
                 "the results of stacked heads lie regularly",
                 lambda p: not p.stacked or can_be_stacked(problem, p.chunk),
             ),
-        ),
-    )
-
-
-def _simt_space(problem: AttentionProblem, target: GpuTarget) -> Space[SimtTiles]:
-    limit = target.block_shared_memory
-    return Space(
-        (
-            Knob("tile", _SIMT_ROWS, "rows of a block, and what shares each"),
-            Knob("keys", _SIMT_KEYS, "keys of a step"),
-        ),
-        lambda tile, keys: SimtTiles(tile.rows, keys, tile.columns),
-        (
-            Constraint(
-                f"shared memory holds the tiles: {limit} bytes",
-                lambda t: t.nbytes(problem.depth, problem.width, problem.compute) <= limit,
-            ),
-            Constraint("threads have registers for scores and results", lambda t: has_simt_registers(problem, t)),
         ),
     )

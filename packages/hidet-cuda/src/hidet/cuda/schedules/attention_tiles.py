@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices, partial_results
 from hidet.cuda.schedules.attention_plan import Plan, padded
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.warp_specialized import lower_warp_specialized
+from hidet.gpu.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.attention import Heads, attention_kernel

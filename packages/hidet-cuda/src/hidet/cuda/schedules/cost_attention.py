@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from hidet import dims
 from hidet.cuda.arch import BLOCK_RESERVED_SHARED
-from hidet.cuda.schedules.attention_heads import head_extents, row_count
 from hidet.cuda.schedules.attention_plan import Plan, padded, shared_bytes, splits_of
-from hidet.cuda.schedules.attention_simt import SimtTiles
+from hidet.gpu.schedules.attention_heads import head_extents, row_count
+from hidet.gpu.schedules.attention_simt import SimtTiles
 from hidet.gpu.tile.kernel import WARP
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.schedule.cost import extent_estimate

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from hidet import dims, dtypes
-from hidet.cuda.intrinsics import intrinsic_call
 from hidet.dims import Dim
 from hidet.dtypes import DType
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.fragment import ALL_LANES
 from hidet.gpu.tile.templates.attention import Score, Visible

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet import dtypes
-from hidet.cuda.intrinsics import intrinsic_call
-from hidet.cuda.tile.machine import COPIES
 from hidet.dtypes import DType
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.exchange import barrier, thread_in_block
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.copy import box_copy
 from hidet.gpu.tile.lower.fragment import ALL_LANES, block_threads
+from hidet.gpu.tile.lower.machine import BackgroundCopies
 from hidet.gpu.tile.templates.attention import Score, Visible
 from hidet.gpu.tile.tensors import Computed, GTensor, STile
 from hidet.ir import build
@@ -88,9 +88,13 @@ def simt_attention(
     score: Score | None,
     visible: Visible | None,
     is_causal: bool,
+    copies: BackgroundCopies | None,
 ) -> None:
-    """What a block does: softmax(scale * queries keys^T) values; rows without any key are zero."""
-    _Block(work, tiles, scale, score, visible, is_causal).emit(k)
+    """What a block does: softmax(scale * queries keys^T) values; rows without any key are zero.
+
+    copies: that the device makes in the background; None where threads copy at once.
+    """
+    _Block(work, tiles, scale, score, visible, is_causal, copies).emit(k)
 
 
 def _pitch(extent: int, dtype: DType) -> int:
@@ -123,6 +127,7 @@ class _Block:
         score: Score | None,
         visible: Visible | None,
         is_causal: bool,
+        copies: BackgroundCopies | None,
     ) -> None:
         self.work = work
         self.tiles = tiles
@@ -130,6 +135,7 @@ class _Block:
         self.score = score
         self.visible = visible
         self.is_causal = is_causal
+        self.copies = copies
         self.dtype = dtype = work.queries.dtype
         self.chunk = _CHUNK_BYTES // dtype.nbytes
         self.row_count, self.key_count = tiles.rows // SIDE, tiles.keys // tiles.columns
@@ -180,7 +186,7 @@ class _Block:
         self.fill(k, self.row_sum, 1, 0)
         step, start = build.size_var("step"), build.index(0)
         queries, first_keys, values = copies = [
-            box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, COPIES, step)
+            box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, self.copies, step)
             for tile, source, row in (
                 (self.tile_q, work.queries, work.first),
                 (self.tile_k, work.keys, step * keys),
@@ -194,18 +200,18 @@ class _Block:
         seen = k.let("seen", last)
         with k.loop(step, (seen + (keys - 1)) // keys):
             first_key = k.let("first_key", step * keys)
-            _wait(k)
+            self.wait(k)
             k.emit(values.start({}, start))
             self.fill(k, self.scores, self.key_count, 0)
             self.score_keys(k)
-            _wait(k)
+            self.wait(k)
             with k.if_(first_key + keys < seen):
                 k.emit(first_keys.start({step: step + 1}, start))
             for i in range(self.row_count):
                 self.weigh(k, i, first_key)
             k.run(intrinsic_call("gpu.syncwarp", ALL_LANES))
             self.sum_values(k)
-        _wait(k)
+        self.wait(k)
         for i in range(self.row_count):
             self.finish(k, i)
 
@@ -300,8 +306,8 @@ class _Block:
             k.assign(value, build.binary(op, value, other))
             distance //= 2
 
-
-def _wait(k: IRBuilder) -> None:
-    """Until all copies have arrived, and all threads have read what was there before the next ones."""
-    k.emit(COPIES.wait_all())
-    k.emit(barrier())
+    def wait(self, k: IRBuilder) -> None:
+        """Until all copies have arrived, and all threads have read what was there before the next ones."""
+        if self.copies is not None:
+            k.emit(self.copies.wait_all())
+        k.emit(barrier())
