@@ -50,19 +50,15 @@ def load_program(binary: bytes, device: Device) -> Program:
 
 
 def compile_programs(
-    sources: Sequence[KernelSource | None], device: Device, progress: Callable[[int, int], None] | None = None
-) -> list[bytes | None]:
-    """The programs of many sources, in order, compiled by threads; None for None.
+    sources: Sequence[KernelSource], device: Device, progress: Callable[[int, int], None] | None = None
+) -> list[bytes]:
+    """The programs of many sources, in order, compiled by threads.
 
     progress: called with (sources done, sources in all).
     """
-
-    def compiled(source: KernelSource | None) -> bytes | None:
-        return None if source is None else compile_program(source, device)
-
-    done: list[bytes | None] = []
+    done: list[bytes] = []
     with ThreadPoolExecutor(max(1, min(len(sources), len(os.sched_getaffinity(0))))) as threads:
-        for binary in threads.map(compiled, sources):
+        for binary in threads.map(lambda source: compile_program(source, device), sources):
             done.append(binary)
             if progress is not None:
                 progress(len(done), len(sources))

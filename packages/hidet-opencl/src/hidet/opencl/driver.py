@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from typing import Any
 
 from hidet.errors import DeviceOutOfMemory, HidetError, LaunchError
@@ -66,12 +67,18 @@ def check(status: int, what: str) -> None:
         raise error(status, what)
 
 
+def _release_with(owner: object, name: str, handle: int) -> None:
+    """Release a handle with its owner. At the end of the process the driver may be gone already, and frees all."""
+    weakref.finalize(owner, function(name), handle).atexit = False
+
+
 class Program:
     """A program of one device; released with this object."""
 
     def __init__(self, handle: int, device: int) -> None:
         self.handle = handle
         self._device = device
+        _release_with(self, "clReleaseProgram", handle)
 
     @classmethod
     def from_source(cls, text: str, context: int, device: int) -> Program:
@@ -122,20 +129,13 @@ class Program:
         check(status.value, f"kernel {name}")
         return Kernel(handle)
 
-    def __del__(self) -> None:
-        if self.handle:
-            function("clReleaseProgram")(self.handle)
-
 
 class Kernel:
     """A kernel, which may read memory of the host that its arguments do not point to; released with this object."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
+        _release_with(self, "clReleaseKernel", handle)
         allowed = ctypes.c_uint(1)
         set_info = function("clSetKernelExecInfo")
         set_info(handle, _FINE_GRAIN_SYSTEM, ctypes.sizeof(allowed), ctypes.byref(allowed))
-
-    def __del__(self) -> None:
-        if self.handle:
-            function("clReleaseKernel")(self.handle)

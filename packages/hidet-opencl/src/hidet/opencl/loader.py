@@ -34,11 +34,10 @@ def load_modules(
     kernels: list[Kernel] = []
     assertions: list[Assertion] = []
     for _, module in modules:
-        if module.program is not None:
-            program = load_program(module.program, device)
-            for name, symbol in module.kernels.items():
-                kernels.append(program.kernel(symbol))
-                cells[name] = (ctypes.c_int64 * 2)(kernels[-1].handle, len(assertions))
+        programs = [load_program(binary, device) for binary in module.programs]
+        for name, (number, symbol) in module.kernels.items():
+            kernels.append(programs[number].kernel(symbol))
+            cells[name] = (ctypes.c_int64 * 2)(kernels[-1].handle, len(assertions))
         assertions += module.assertions
     given = {
         **symbols,

@@ -123,17 +123,23 @@ class OpenCLTarget:
         CodegenError for what OpenCL does not have, CompileError for what the driver refuses.
         """
         lowered = [_lower(job.module) for job in jobs]
-        programs = compile_programs([module.source for module in lowered], self.opened, progress)
+        sources = [source for module in lowered for source in module.sources]
+        programs = iter(compile_programs(sources, self.opened, progress) if sources else [])
         host_jobs = [
             CompileJob(job.name, module.host, effort=min(job.effort, 1))
             for job, module in zip(jobs, lowered, strict=True)
             if module.host is not None
         ]
         hosts = {binary.name: binary.data for binary in (self._host.compile(host_jobs) if host_jobs else [])}
-        return [
-            Binary(job.name, pack(CompiledModule(hosts.get(job.name), program, module.kernels, module.assertions)))
-            for job, module, program in zip(jobs, lowered, programs, strict=True)
-        ]
+        binaries = []
+        for job, module in zip(jobs, lowered, strict=True):
+            made = tuple(next(programs) for _ in module.sources)
+            kernels = {
+                fact.name: (n, fact.symbol) for n, source in enumerate(module.sources) for fact in source.kernels
+            }
+            compiled = CompiledModule(hosts.get(job.name), made, kernels, module.assertions)
+            binaries.append(Binary(job.name, pack(compiled)))
+        return binaries
 
     def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
         """Nothing: OpenCL does not tell of registers."""
@@ -144,15 +150,14 @@ class OpenCLTarget:
         return CheckedModule(replace(module, functions=tuple(map(assert_bounds, module.functions))))
 
     def source(self, module: Module) -> str:
-        """OpenCL C."""
-        source = _lower(module).source
-        return "" if source is None else source.text
+        """OpenCL C of each kernel."""
+        return "\n".join(source.text for source in _lower(module).sources)
 
     def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
         """OpenCL C (.cl) of kernels, LLVM IR (.host.ll) and assembly (.host.s) of host functions."""
         lowered = _lower(job.module)
-        if lowered.source is not None:
-            yield ".cl", lowered.source.text
+        if lowered.sources:
+            yield ".cl", "\n".join(source.text for source in lowered.sources)
         if lowered.host is not None:
             for ending, text in self._host.listings(CompileJob(job.name, lowered.host, effort=min(job.effort, 1))):
                 yield f".host{ending}", text
@@ -180,19 +185,18 @@ class OpenCLTarget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lowered:
-    """A module in the languages of its compilers: kernels in OpenCL C, their names there, and host functions."""
+    """A module in the languages of its compilers: each kernel in OpenCL C, and host functions."""
 
-    source: KernelSource | None
-    kernels: dict[str, str]
+    sources: tuple[KernelSource, ...]
     assertions: tuple[Assertion, ...]
     host: Module | None
 
 
 def _lower(module: Module) -> _Lowered:
     noting, assertions, asserting = note_assertions(module)
-    functions = tuple(pass_bytes(f) if f.kind == "kernel" else f for f in noting.functions)
-    noting = replace(noting, functions=functions)
-    has_kernels = any(f.kind == "kernel" for f in functions)
-    source = emit_module(noting) if has_kernels else None
-    kernels = {} if source is None else {kernel.name: kernel.symbol for kernel in source.kernels}
-    return _Lowered(source, kernels, assertions, host_module(module, asserting))
+    kernels = [pass_bytes(f) for f in noting.functions if f.kind == "kernel"]
+    others = tuple(f for f in noting.functions if f.kind != "kernel")
+    # One source a kernel: threads compile them side by side, and no compiler can mistake one for another.
+    # (Intel's runtime 2026.2 guards the next kernel of a source wrongly after one that has one item.)
+    sources = tuple(emit_module(replace(noting, functions=(*others, kernel))) for kernel in kernels)
+    return _Lowered(sources, assertions, host_module(module, asserting))

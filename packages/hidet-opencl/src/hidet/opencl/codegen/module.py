@@ -22,7 +22,7 @@ def emit_module(module: Module) -> KernelSource:
     CodegenError names what OpenCL cannot express.
     """
     names = function_names(module.functions, RESERVED)
-    blocks = {names[name]: block for name, block in _blocks(module).items()}
+    blocks = {names[name]: block for name, block in _blocks(module).items() if name in names}
     has_warps = any(
         isinstance(node, Call) and node.callee in NEEDS_WARPS
         for function in module.functions
