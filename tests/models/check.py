@@ -112,9 +112,16 @@ def check_model(
 
 
 def check_module(
-    entry: ZooModel, dtype: torch.dtype, backend: str | Callable[..., Any], device: str = "cpu"
+    entry: ZooModel,
+    dtype: torch.dtype,
+    backend: str | Callable[..., Any],
+    device: str = "cpu",
+    options: dict[str, Any] | None = None,
 ) -> ModelReport:
-    """Do what `check_model` does for an entry that need not be in the zoo; `backend` may be a function too."""
+    """Do what `check_model` does for an entry that need not be in the zoo; `backend` may be a function too.
+
+    options: of torch.compile.
+    """
     model = entry.build().to(device, dtype)
     batches = [_cast(entry.inputs(seed), dtype, device) for seed in SEEDS]
     # In float32 everything is compared in float32: torch lets convolutions on a GPU round to tf32 unless told not to.
@@ -124,7 +131,7 @@ def check_module(
 
         is_hidet = backend == "hidet"
         torch._dynamo.reset()
-        compiled = torch.compile(model, backend=backend, fullgraph=dtype not in entry.breaks_in)
+        compiled = torch.compile(model, backend=backend, fullgraph=dtype not in entry.breaks_in, options=options)
         ours, seconds = [], []
         with collected_reports(is_hidet) as reports:
             for inputs in batches:
