@@ -6,14 +6,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
+import hidet
 from hidet.cache import CacheKey, open_cache
 from hidet.cli import main
+from hidet.doctor import examine
 from hidet.plugins import host
-from hidet.plugins.specs import OWN_COMMANDS
+from hidet.plugins.specs import OWN_COMMANDS, TargetSpec
 
 PLUGIN = """
 HIDET_API = 1
@@ -137,6 +140,26 @@ def test_doctor_passes_here_and_names_what_it_checked() -> None:
     assert checks["plug-in core"]["status"] == "ok"
     assert "numpy" in checks and "kernel cache" in checks
     assert not [check for check in checks.values() if check["status"] == "fail"]
+
+
+class Weaver:
+    HIDET_API = 1
+
+    def hidet_targets(self) -> list[TargetSpec]:
+        return [
+            TargetSpec(name="loom", load="weaver:Loom", machines="weaver:list_machines"),
+            TargetSpec(name="wheel", load="weaver:Wheel", machines="no_such_package:list_machines"),
+        ]
+
+
+def test_doctor_lists_the_devices_that_targets_find(monkeypatch) -> None:
+    looms = SimpleNamespace(list_machines=lambda: ["loom:0: a loom", "loom:1: another one"])
+    monkeypatch.setitem(sys.modules, "weaver", looms)
+    with hidet.plugins.use(Weaver) as registry:
+        checks = [(check.status, check.name, check.detail) for check in examine(registry)]
+    assert ("ok", "target loom", "loom:0: a loom") in checks and ("ok", "target loom", "loom:1: another one") in checks
+    (failed,) = [(status, detail) for status, name, detail in checks if name == "target wheel"]
+    assert failed[0] == "warn" and "no_such_package" in failed[1]
 
 
 def test_doctor_fails_for_a_disabled_plugin(monkeypatch) -> None:

@@ -13,6 +13,7 @@ import importlib_metadata
 
 from hidet.cache import open_cache
 from hidet.plugins.discovery import CORE_DISTRIBUTION, core_version
+from hidet.plugins.isolation import Failure, attempt
 from hidet.plugins.registry import Registry
 
 FOREIGN_DISTRIBUTION = "hidet"
@@ -39,6 +40,7 @@ def examine(registry: Registry) -> list[Check]:
         _check_conflict(),
         *_check_dependencies(),
         *_check_plugins(registry),
+        *_check_machines(registry),
         _check_cache(),
         *(Check(name, "ok", os.environ[name]) for name in sorted(os.environ) if name.startswith("HIDET_")),
     ]
@@ -79,6 +81,20 @@ def _check_plugins(registry: Registry) -> Iterator[Check]:
         problems = [problem.message for problem in record.problems if not problem.is_remark]
         status: Literal["ok", "warn", "fail"] = "fail" if record.status == "disabled" else "warn" if problems else "ok"
         yield Check(f"plug-in {record.owner.plugin}", status, "; ".join(problems) or record.module)
+
+
+def _check_machines(registry: Registry) -> Iterator[Check]:
+    """The devices that targets find on this machine, a line each."""
+    for spec in registry.targets.values():
+        if spec.machines is None:
+            continue
+        found = attempt(spec.list_machines)
+        if isinstance(found, Failure):
+            yield Check(f"target {spec.name}", "warn", str(found.error))
+        elif not found:
+            yield Check(f"target {spec.name}", "ok", "no device on this machine")
+        else:
+            yield from (Check(f"target {spec.name}", "ok", line) for line in found)
 
 
 def _check_cache() -> Check:

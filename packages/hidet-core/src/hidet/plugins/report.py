@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from hidet.plugins.isolation import Failure, attempt
 from hidet.plugins.merge import SPEC_KINDS
 from hidet.plugins.registry import PluginRecord, Registry
 
@@ -103,7 +104,11 @@ def _option_line(registry: Registry, name: str) -> str:
 
 def _target_line(registry: Registry, name: str) -> str:
     spec = registry.targets[name]
-    return f"{' or '.join((name, *spec.aliases))} (kind {spec.kind or 'of its own'}): {spec.doc}"
+    found = attempt(spec.list_machines)
+    machines = () if isinstance(found, Failure) else found
+    return "\n  ".join(
+        [f"{' or '.join((name, *spec.aliases))} (kind {spec.kind or 'of its own'}): {spec.doc}", *machines]
+    )
 
 
 _LINES: Mapping[str, Callable[[Registry, str], str]] = {

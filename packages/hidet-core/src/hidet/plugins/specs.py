@@ -271,11 +271,14 @@ class TargetSpec(LoadedSpec):
     devices: types of devices whose tensors its code takes, as frameworks spell them: "cuda" for tensors on "cuda:1".
         The host's is "cpu". Where several targets serve a type, the one registered first is asked, and others where
         users name them; `device_types` of the registry has them all.
+    machines: names a function without arguments that gives a line of text for each device of this machine that the
+        target may be asked for, its name first; None where there is nothing to list.
     """
 
     kind: TargetKind | None = None
     aliases: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    machines: str | None = None
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
@@ -283,6 +286,15 @@ class TargetSpec(LoadedSpec):
             raise _refuse(self, "kind", self.kind, f"{', '.join(map(repr, TARGET_KINDS))} or None")
         _check_names(self, "aliases", self.aliases, allow_any=False, allow_empty=True)
         _check_names(self, "devices", self.devices, allow_any=False, allow_empty=True)
+        if self.machines is not None and not _matches(_LOAD, self.machines):
+            raise _refuse(self, "machines", self.machines, "package.module:attribute")
+
+    def list_machines(self) -> list[str]:
+        """The devices of this machine, a line each. PluginError when `machines` cannot be loaded."""
+        if self.machines is None:
+            return []
+        listed: Any = _load(self, self.machines, lambda found: found)
+        return list(listed())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

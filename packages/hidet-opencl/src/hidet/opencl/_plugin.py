@@ -17,6 +17,7 @@ def hidet_targets() -> Iterable[TargetSpec]:
             kind="gpu",
             devices=("cpu",),
             load="hidet.opencl.target:OpenCLTarget",
+            machines="hidet.opencl.devices:list_devices",
             doc="A GPU or a processor, through its OpenCL driver",
         )
     ]

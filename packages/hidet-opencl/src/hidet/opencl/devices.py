@@ -155,3 +155,9 @@ def find_device(machine: str | None) -> Device:
         listed = "; ".join(map(str, known))
         raise OptionError(f"no OpenCL device is called {machine!r}", hint=f"there are {listed}")
     return chosen[0]
+
+
+def list_devices() -> list[str]:
+    """A line for each device, for people; those that no target can use say why."""
+    lacking = ": its kernels do not read the host's memory, which hidet-opencl needs"
+    return [f"{device}{'' if device.has_system_svm else lacking}" for device in devices()]
