@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import hidet
@@ -169,3 +171,24 @@ def test_launches_of_a_lone_kernel_stand_where_it_asks_for_shared_memory():
     assert launcher.body.loc is not None
     assert launcher.body.loc.file == __file__
     assert "dynamic_smem_bytes" in launcher.body.loc.render()
+
+
+def neutral_names():
+    attrs.gpu.grid_dim = 3, 2
+    attrs.gpu.block_dim = 64
+    attrs.gpu.dynamic_smem_bytes = 256
+
+
+def names_of_one_vendor():
+    attrs.cuda.grid_dim = 3, 2
+    attrs.cuda.block_dim = 64
+    attrs.cuda.dynamic_smem_bytes = 256
+
+
+def test_kernels_for_any_gpu_say_by_neutral_names_how_they_are_launched() -> None:
+    def launched(function: Callable[[], None]) -> list[str]:
+        (host,) = [other for other in module_of([script(function)]).functions if other.kind == "host"]
+        assert isinstance(host.body, Launch)
+        return [str(part) for part in (host.body.grid, host.body.block, host.body.shared_bytes)]
+
+    assert launched(neutral_names) == launched(names_of_one_vendor)

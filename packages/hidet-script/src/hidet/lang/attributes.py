@@ -53,7 +53,12 @@ _LIMITS = {
 _SHARED, _MIN_BLOCKS, _COOPERATIVE = "cuda.dynamic_smem_bytes", "cuda.min_blocks", "cuda.cooperative"
 
 _KNOWN = ("func_kind", "func_name", *_LIMITS, _SHARED, _MIN_BLOCKS, _COOPERATIVE)
-_OTHER_NAMES = {name.replace(".", "_"): name for name in _KNOWN if "." in name}
+_NEUTRAL = ("cuda.grid_dim", "cuda.block_dim", _SHARED, _MIN_BLOCKS)
+"""What every GPU has: `attrs.gpu.grid_dim` is the same."""
+_OTHER_NAMES = {
+    **{name.replace(".", "_"): name for name in _KNOWN if "." in name},
+    **{name.replace("cuda", "gpu"): name for name in _NEUTRAL},
+}
 
 
 class AttributePath:
