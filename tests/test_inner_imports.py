@@ -49,6 +49,7 @@ FIRST_USE: Mapping[str, set[str]] = {
     "script_operator/operator.py": {"hidet.ir.interpret", "numpy"},
     "gpu/simulator/report.py": {"hidet.ir.printer"},
     "gpu/simulator/strand.py": {"hidet.gpu.simulator.report"},
+    "opencl/devices.py": {"pyopencl"},
     "testing/numerics.py": {"numpy"},
     "testing/random_graphs.py": {"numpy"},
     "testing/random_maker.py": {"numpy"},

@@ -20,6 +20,7 @@ from torch.nn import functional
 import hidet
 import hidet.torch
 from benchmarks.unet_block import build_unet_block, unet_inputs
+from hidet.opencl.devices import devices
 from tests.models.check import check_module
 from tests.models.entry import ZooModel, seeded
 from tests.models.onnx_export import exported_model
@@ -27,7 +28,7 @@ from tests.models.onnx_models import CachedDecoder
 from tests.models.vision import build_vision, image_inputs
 from tests.models.zoo import MODELS
 
-pytest.importorskip("pyopencl")
+pytestmark = pytest.mark.skipif(not devices(), reason="there is no OpenCL platform")
 
 
 class Residual(nn.Module):
