@@ -22,12 +22,16 @@ if importlib.util.find_spec("hypothesis") is not None:
     settings.load_profile("repeatable")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with the marker gpu are skipped where there is no device."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests with the marker gpu are skipped where there is no device, those with the marker models deselected unless
+    `-m` says what to run."""
     on_device = [item for item in items if item.get_closest_marker("gpu")]
     if on_device and not _has_device():
         for item in on_device:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+    if not config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("models") is not None])
+        items[:] = [item for item in items if item.get_closest_marker("models") is None]
 
 
 def _has_device() -> bool:

@@ -327,8 +327,9 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def models(session: nox.Session) -> None:
-    """All whole models, float32 and bfloat16 (about half an hour)."""
-    run_pytest(session, development(session, "tests", "models"), "tests/models", "-m", "models or not models")
+    """All whole models, float32 and bfloat16, and those of OpenCL with its grid of schedules (about 40 minutes)."""
+    folders = ("tests/models", "tests/test_opencl_models.py", "packages/hidet-opencl")
+    run_pytest(session, development(session, "tests", "models"), *folders, "-m", "models or not models")
 
 
 @nox.session(venv_backend="none", default=False)
