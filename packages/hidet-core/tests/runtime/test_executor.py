@@ -230,6 +230,8 @@ class _Memory:
         self.recorded: set[int] = set()
         self.kept: dict[int, list[object]] = {}
 
+    can_capture = True
+
     def is_capturing(self, stream: int) -> bool:
         return stream in self.recorded
 

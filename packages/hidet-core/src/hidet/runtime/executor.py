@@ -82,7 +82,7 @@ class Executor:
         is_compiled = not self._later and all(callable(step) for step in self._steps)
         self._is_plain = is_compiled and not any(output.host for output in program.outputs)
         self.replays: Replays | None = None
-        if memory is not None and replay_after is not None and self._is_plain:
+        if memory is not None and memory.can_capture and replay_after is not None and self._is_plain:
             self.replays = Replays(program, memory, replay_after)
 
     def _step(self, step: Step, functions: Mapping[str, SegmentFunction], constants: Sequence[Any]) -> Any:

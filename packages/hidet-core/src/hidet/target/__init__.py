@@ -81,6 +81,10 @@ class DeviceMemory(Protocol):
     def cache_bytes(self) -> int:
         """Bytes of the largest cache between memory and processors, which repeated calls on the same tensors read."""
 
+    @property
+    def can_capture(self) -> bool:
+        """Whether work can be recorded, to be launched again: `capture` is called for no other device."""
+
     def upload(self, array: Any) -> tuple[object, int]:
         """A copy of a numpy array: its owner, which keeps it alive, and its address."""
 

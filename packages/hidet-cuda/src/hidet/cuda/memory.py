@@ -6,7 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hidet.cuda.adapter import ArrayAdapter, StreamMemory, place_array
 from hidet.cuda.arrays import DeviceArray, download_array
@@ -26,6 +26,7 @@ class CudaMemory:
     """`hidet.target.DeviceMemory` of a CUDA device."""
 
     device: Device
+    can_capture: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
