@@ -88,10 +88,10 @@ def test_without_a_device_one_error_says_what_to_install(monkeypatch: pytest.Mon
     assert "pip install 'hidet-opencl[intel-cpu]'" in str(raised.value)
 
 
-def test_a_device_that_does_not_read_the_hosts_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    distant = replace(devices.find_device(None), has_system_svm=False)
+def test_a_device_whose_memory_has_no_addresses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    distant = replace(devices.find_device(None), has_system_svm=False, has_svm=False)
     monkeypatch.setattr(devices, "devices", lambda: (distant,))
-    with pytest.raises(LaunchError, match="do not read memory of the host"):
+    with pytest.raises(LaunchError, match="has no shared virtual memory"):
         compiled(SUM)
     assert devices.list_devices()[0].endswith("which hidet-opencl needs")
 

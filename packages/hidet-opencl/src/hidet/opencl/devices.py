@@ -10,7 +10,7 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from hidet.errors import LaunchError, OptionError
 
 WARP = 32
 """Lanes of the sub-groups that kernels which exchange values are compiled for."""
-_SYSTEM_SVM = 1 << 2
+_COARSE_SVM, _SYSTEM_SVM = 1 << 0, 1 << 2
 _GPU = 1 << 2
 _SUB_GROUP_SIZES = 0x4108
 """CL_DEVICE_SUB_GROUP_SIZES_INTEL"""
@@ -37,7 +37,8 @@ class Device:
     """A device, opened.
 
     platform, name, driver: as their vendors write them. number: among all devices of the machine. handle: pyopencl's.
-    has_system_svm: whether its kernels read and write the host's memory as it is. warp_size: lanes of a sub-group that
+    has_system_svm: whether its kernels read and write the host's memory as it is. has_svm: whether it has
+    memory with addresses that host and kernels share. warp_size: lanes of a sub-group that
     kernels may ask for, 1 where there are no such. facts: numbers that describe it, by their names in pyopencl.
     extensions: what its compiler takes besides the language.
     """
@@ -48,6 +49,7 @@ class Device:
     driver: str
     handle: Any
     has_system_svm: bool
+    has_svm: bool
     warp_size: int
     facts: Mapping[str, int]
     extensions: frozenset[str]
@@ -65,7 +67,18 @@ class Device:
     @functools.cached_property
     def queue(self) -> Any:
         """The queue that all work is put into, in order."""
-        return load_opencl().CommandQueue(self.context)
+        cl = load_opencl()
+        return cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+
+    def seconds(self, run: Callable[[], object]) -> float:
+        """Seconds by the device's clock, between what was put into the queue before `run` and the end of what `run`
+        puts there; waits for it."""
+        cl = load_opencl()
+        start = cl.enqueue_marker(self.queue)
+        run()
+        end = cl.enqueue_marker(self.queue)
+        end.wait()
+        return float(end.profile.end - start.profile.end) / 1e9
 
     def __str__(self) -> str:
         return f"opencl:{self.number}: {self.name} ({self.platform}, driver {self.driver})"
@@ -113,13 +126,15 @@ def _describe(number: int, platform: Any, handle: Any) -> Device:
         *("type", "max_compute_units", "max_work_group_size", "local_mem_size", "max_clock_frequency"),
         *("global_mem_cache_size", "double_fp_config", "single_fp_config"),
     )
+    shared = getattr(handle, "svm_capabilities", 0)
     return Device(
         number,
         platform.name.strip(),
         handle.name.strip(),
         handle.driver_version.strip(),
         handle,
-        bool(getattr(handle, "svm_capabilities", 0) & _SYSTEM_SVM),
+        bool(shared & _SYSTEM_SVM),
+        bool(shared & _COARSE_SVM),
         WARP if WARP in _sub_group_sizes(handle) else 1,
         {name: int(getattr(handle, name)) for name in names},
         frozenset(handle.extensions.split()),
@@ -159,5 +174,5 @@ def find_device(machine: str | None) -> Device:
 
 def list_devices() -> list[str]:
     """A line for each device, for people; those that no target can use say why."""
-    lacking = ": its kernels do not read the host's memory, which hidet-opencl needs"
-    return [f"{device}{'' if device.has_system_svm else lacking}" for device in devices()]
+    lacking = ": it has no shared virtual memory, which hidet-opencl needs"
+    return [f"{device}{'' if device.has_svm else lacking}" for device in devices()]

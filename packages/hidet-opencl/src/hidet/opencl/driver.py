@@ -26,6 +26,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "clReleaseKernel": (_INT, [_P]),
     "clSetKernelExecInfo": (_INT, [_P, ctypes.c_uint, _SIZE, _P]),
     "clFinish": (_INT, [_P]),
+    "clSVMAlloc": (_P, [_P, ctypes.c_uint64, _SIZE, ctypes.c_uint]),
+    "clSVMFree": (None, [_P, _P]),
+    "clEnqueueSVMMemcpy": (_INT, [_P, ctypes.c_uint, _P, _P, _SIZE, ctypes.c_uint, _P, _P]),
     "clGetDeviceInfo": (_INT, [_P, ctypes.c_uint, _SIZE, _P, _P]),
 }
 _BUILD_LOG = 0x1183
@@ -131,11 +134,14 @@ class Program:
 
 
 class Kernel:
-    """A kernel, which may read memory of the host that its arguments do not point to; released with this object."""
+    """A kernel; released with this object."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
         _release_with(self, "clReleaseKernel", handle)
+
+    def read_host(self) -> None:
+        """Say that it reads the host's memory, on a device whose kernels do."""
         allowed = ctypes.c_uint(1)
         set_info = function("clSetKernelExecInfo")
-        set_info(handle, _FINE_GRAIN_SYSTEM, ctypes.sizeof(allowed), ctypes.byref(allowed))
+        set_info(self.handle, _FINE_GRAIN_SYSTEM, ctypes.sizeof(allowed), ctypes.byref(allowed))

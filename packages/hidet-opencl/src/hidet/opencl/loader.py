@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 from hidet.errors import LaunchError
 from hidet.ir.stmt import fill_in
 from hidet.opencl.codegen.assertions import FAILURE_WORDS, Assertion
@@ -15,6 +17,7 @@ from hidet.opencl.container import CompiledModule
 from hidet.opencl.devices import Device
 from hidet.opencl.driver import Kernel, address, check, error, function
 from hidet.opencl.host_code import ASKED, CELL, CONTEXT_WORDS, ERROR, FAILED, FAILURE, FUNCTIONS, QUEUE
+from hidet.opencl.memory import SvmMemory
 from hidet.target import Binary
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ def load_modules(
         programs = [load_program(binary, device) for binary in module.programs]
         for name, (number, symbol) in module.kernels.items():
             kernels.append(programs[number].kernel(symbol))
+            if device.has_system_svm:
+                kernels[-1].read_host()
             cells[name] = (ctypes.c_int64 * 2)(kernels[-1].handle, len(assertions))
         assertions += module.assertions
     given = {
@@ -81,7 +86,8 @@ class OpenCLCode:
         return self._code.address(name)
 
     def function(self, name: str, threads: int | None) -> Callable[..., object]:
-        """A host function of one pointer as a callable of a table, which returns when its kernels have ended."""
+        """A host function of one pointer as a callable of a table, and of a stream where the device has memory of its
+        own, which returns when its kernels have ended."""
         # Host code is `void name(pool, context, pointer)`; it launches kernels and needs no pool of threads.
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         entry = prototype(self._code.address(name))
@@ -89,12 +95,20 @@ class OpenCLCode:
         words, noted = ctypes.c_int64 * CONTEXT_WORDS, ctypes.c_int32 * FAILURE_WORDS
         finish, queue = function("clFinish"), self._device.queue.int_ptr
 
-        def run(table: int | bytes) -> None:
+        # Words that kernels note in are theirs to write: in memory of the device, where it has its own.
+        own = SvmMemory(self._device) if self._assertions and not self._device.has_system_svm else None
+
+        def run(table: int | bytes, stream: int = 0) -> None:
             context, failure = words(), noted()
-            context[QUEUE], context[FAILURE] = queue, ctypes.addressof(failure)
+            # `held` keeps the words alive until they are read.
+            held, place = (None, ctypes.addressof(failure)) if own is None else own.upload(numpy.zeros_like(failure))
+            context[QUEUE], context[FAILURE] = queue, place
             with self._launching:
                 entry(None, context, table)
             check(finish(queue), f"waiting for {name}")
+            if own is not None:
+                own.in_stream(stream).to_host(ctypes.addressof(failure), place, ctypes.sizeof(failure))
+                del held
             if raise_failure is not None:
                 raise_failure()
             if context[ERROR]:

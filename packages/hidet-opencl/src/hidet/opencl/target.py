@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
 from hidet.errors import LaunchError
@@ -16,6 +16,7 @@ from hidet.opencl.container import CompiledModule, pack, unpack
 from hidet.opencl.devices import Device, find_device
 from hidet.opencl.host_code import host_module
 from hidet.opencl.loader import load_modules
+from hidet.opencl.memory import SvmMemory
 from hidet.passes.program.assert_bounds import assert_bounds
 from hidet.plugins.host import load_registry
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
@@ -34,15 +35,13 @@ _GPU_THREADS = 2048
 
 
 class OpenCLTarget:
-    """Implements hidet.target.GpuTarget for one device that reads the host's memory.
+    """Implements hidet.target.GpuTarget for one device: in the host's memory where kernels read that, else in its own.
 
     machine: the device's number ("1"), or a part of its name or its platform's ("intel"); None is the first GPU, or the
     first device. Without a device LaunchError is raised, by what asks for it.
     """
 
     name = "opencl"
-    device = "cpu"
-    memory: ClassVar[None] = None
     vector_bits = 128
     prefers_channels_last = True
     work_item: Literal["rows", "elements"] = "elements"
@@ -53,14 +52,24 @@ class OpenCLTarget:
 
     @functools.cached_property
     def opened(self) -> Device:
-        """The device. LaunchError where there is none, or one whose kernels cannot read the host's memory."""
+        """The device. LaunchError where there is none, or one without memory that has addresses."""
         device = find_device(self._machine)
-        if not device.has_system_svm:
+        if not device.has_svm:
             raise LaunchError(
-                f"kernels on {device} do not read memory of the host (fine-grained system SVM)",
+                f"{device} has no shared virtual memory (SVM of OpenCL 2.0)",
                 hint="opencl:NUMBER names another device; `hidet doctor` lists them",
             )
         return device
+
+    @property
+    def device(self) -> str:
+        """The host, or the device where it has memory of its own: "opencl:0"."""
+        return "cpu" if self.memory is None else self.memory.name
+
+    @functools.cached_property
+    def memory(self) -> SvmMemory | None:
+        """The device's own; None where its kernels read the host's."""
+        return None if self.opened.has_system_svm else SvmMemory(self.opened)
 
     @property
     def warp_size(self) -> int:

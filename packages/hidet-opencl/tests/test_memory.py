@@ -1,0 +1,111 @@
+"""A device with memory of its own, which this machine's is taken for: coarse-grained SVM, copied in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hidet
+from hidet import dtypes
+from hidet.compiler.graphs import compile_graph
+from hidet.context import make_context
+from hidet.errors import DeviceOutOfMemory, LaunchError
+from hidet.gpu.lang import blockIdx, threadIdx
+from hidet.graph.parser import parse_graph
+from hidet.lang import attrs, f32, i32
+from hidet.opencl import devices
+from hidet.opencl.memory import Block, SvmMemory, asarray
+from hidet.testing.interpret import interpret
+from hidet.testing.random_graphs import random_graph, random_inputs
+
+UPDATE = (
+    "graph g(%x: f32[3, 40], %total: f32[40]):\n  %0: f32[40] = sum(%x, axes=[0])\n  %1: f32[40] = add(%0, %total)\n"
+    "  %2: f32[3, 40] = softmax(%x, axis=1)\n  return %2, %1\n  mutates 1 <- 1\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def distant(monkeypatch: pytest.MonkeyPatch) -> Iterator[devices.Device]:
+    """The machine's device as if its kernels did not read the host's memory."""
+    device = replace(devices.find_device(None), has_system_svm=False)
+    monkeypatch.setattr(devices, "devices", lambda: (device,))
+    yield device
+
+
+def test_arrays_of_the_host_are_copied_in_and_out_and_what_is_overwritten_back(tmp_path: Path) -> None:
+    ctx = make_context("opencl")
+    made = compile_graph(parse_graph(UPDATE, ctx.registry.operators), ctx)
+    made.save(tmp_path / "update.hidet")
+    x = np.random.default_rng(0).standard_normal((3, 40)).astype(np.float32)
+    powers = np.exp(x)
+    for graph in (made, hidet.load(tmp_path / "update.hidet")):
+        total = np.ones(40, np.float32)
+        for calls in range(1, 4):
+            np.testing.assert_allclose(graph(x, total), powers / powers.sum(1, keepdims=True), rtol=1e-5)
+            np.testing.assert_allclose(total, 1 + calls * x.sum(0), rtol=1e-4, atol=1e-5)
+    assert made.captured() == (0, 0)
+
+
+def test_arrays_of_the_device_stay_there() -> None:
+    ctx = make_context("opencl")
+    made = compile_graph(parse_graph(UPDATE, ctx.registry.operators), ctx)
+    x = np.random.default_rng(0).standard_normal((3, 40)).astype(np.float32)
+    total = asarray(np.zeros(40, np.float32))
+    result = made(asarray(x), total)
+    assert result.shape == (3, 40) and isinstance(result, type(total))
+    np.testing.assert_allclose(result.numpy().sum(1), 1, rtol=1e-5)
+    np.testing.assert_allclose(total.numpy(), x.sum(0), rtol=1e-4, atol=1e-5)
+    with pytest.raises(LaunchError, match=r"opencl:0|host"):
+        made(asarray(x), np.zeros(40, np.float32))
+
+
+@pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+@pytest.mark.parametrize("seed", range(6))
+def test_random_graphs_agree_with_the_interpreter(seed: int) -> None:
+    ctx = make_context("opencl", {"verify": True})
+    graph = random_graph(seed, ctx.registry.operators, mutating=False)
+    arguments = random_inputs(graph, seed)
+    results = compile_graph(graph, ctx)(*arguments)
+    found = results if isinstance(results, tuple) else (results,)
+    for ours, right in zip(found, interpret(graph, arguments), strict=True):
+        peak = max(1.0, float(np.abs(right).max(initial=0)))
+        np.testing.assert_allclose(ours, right, rtol=1e-6, atol=1e-6 * peak)
+
+
+def test_scripts_take_arrays_of_the_device_and_tell_of_failed_assertions() -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def double(x: f32[64], limit: i32):
+            attrs.gpu.grid_dim = 2
+            attrs.gpu.block_dim = 32
+            i = blockIdx.x * 32 + threadIdx.x
+            assert i < limit, "too far"
+            x[i] = x[i] * 2.0
+
+    built = module.build("opencl")
+    x = asarray(np.arange(64, dtype=np.float32))
+    built(x, 64)
+    np.testing.assert_array_equal(x.numpy(), 2 * np.arange(64))
+    with pytest.raises(LaunchError, match="in double: assertion failed: too far"):
+        built(x, 63)
+
+
+def test_memory_tells_of_the_device(distant: devices.Device) -> None:
+    memory = SvmMemory(distant)
+    assert memory.name == "opencl:0" and memory.cache_bytes > 0 and distant.name in memory.description
+    array = np.arange(12, dtype=np.int64).reshape(3, 4)[:, ::2]
+    placed = memory.place(array)
+    np.testing.assert_array_equal(placed.numpy(), array)
+    assert memory.in_stream(0).read(placed.address, dtypes.i64, 1) == [0]
+    memory.in_stream(0).write(placed.address, -5)
+    assert placed.numpy()[0, 0] == -5
+    assert memory.time(lambda stream: placed.numpy()) >= 0
+    with pytest.raises(BufferError, match="is shared with n"):
+        np.from_dlpack(placed)
+    with pytest.raises(DeviceOutOfMemory, match="cannot be had"):
+        Block(distant, 1 << 50)
