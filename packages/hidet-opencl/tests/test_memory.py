@@ -17,8 +17,8 @@ from hidet.errors import DeviceOutOfMemory, LaunchError
 from hidet.gpu.lang import blockIdx, threadIdx
 from hidet.graph.parser import parse_graph
 from hidet.lang import attrs, f32, i32
-from hidet.opencl import devices
-from hidet.opencl.memory import Block, SvmMemory, asarray
+from hidet.opencl import asarray, devices
+from hidet.opencl.memory import Block, SvmMemory
 from hidet.testing.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
 
