@@ -152,6 +152,7 @@ SMALL: dict[str, list[tuple[Row, str]]] = {
         (Row("attention", [((1, 4, 1, 64), (1, 1, 300, 64), (1, 1, 300, 64))], {"enable_gqa": True}), "f16"),
         (Row("attention", [((1, 2, 20, 16),) * 3], {}), "f32"),
     ],
+    "gpu.attention": [(Row("attention", [((1, 2, 20, 16),) * 3], {"is_causal": True}), "f32")],
     "gpu.matmul": [(Row("conv", [((1, 4, 6, 6), (20, 4, 3, 3))], {}), "f32")],
     "gpu.depthwise": [(Row("conv", [((1, 8, 9, 10), (8, 1, 3, 3))], {"groups": 8}), "f16")],
     "gpu.narrow_conv": [(Row("conv", [((1, 16, 5, 8), (32, 4, 3, 3))], {"groups": 4}), "f32")],
