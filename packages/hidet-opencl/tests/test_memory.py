@@ -109,3 +109,30 @@ def test_memory_tells_of_the_device(distant: devices.Device) -> None:
         np.from_dlpack(placed)
     with pytest.raises(DeviceOutOfMemory, match="cannot be had"):
         Block(distant, 1 << 50)
+
+
+def test_memory_is_filled_by_the_device(distant: devices.Device) -> None:
+    array = asarray(np.zeros(100, np.uint8))
+    SvmMemory(distant).fill(array.address + 10, 50, 0xFF)
+    assert array.numpy().tolist() == [0] * 10 + [255] * 50 + [0] * 40
+
+
+def test_calls_are_timed_on_a_device_that_records_nothing() -> None:
+    pytest.importorskip("hidet.tuning")
+    from hidet.tuning.device_calls import DeviceInputs
+    from hidet.tuning.loaded import Loader
+    from hidet.tuning.runner import Runner
+    from hidet.tuning.search import default_trial
+    from hidet.tuning.subjects import Subject, subject_of, tasks_of
+
+    ctx = make_context("opencl", {"tune.store": "off"})
+    (steps,) = tasks_of([(parse_graph(SUMS, ctx.registry.operators), ctx)]).values()
+    subject = subject_of(steps[0], 1, ctx, 1, {}, 0.0)
+    assert isinstance(subject, Subject)
+    memory = ctx.target.memory
+    assert memory is not None
+    outcome = Runner(Loader(ctx), lambda task, inputs: DeviceInputs(memory, task, inputs)).run(default_trial(subject))
+    assert outcome.failure == "" and min(outcome.default_seconds) > 0
+
+
+SUMS = "graph g(%x: f32[64, 4000]):\n  %0: f32[64] = sum(%x, axes=[1])\n  return %0\n"

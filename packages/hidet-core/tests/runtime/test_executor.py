@@ -250,6 +250,8 @@ def test_a_recorded_call_is_launched_on_an_arena_of_its_own_and_a_host_has_none(
     arenas: list[int] = []
 
     class Recording(_Memory):
+        can_capture = True
+
         def capture(self, run: Any) -> Any:
             run(7)
             return "recorded"

@@ -226,7 +226,8 @@ class CompiledGraph:
     def record(self, inputs: Sequence[Any]) -> RecordedCall | None:
         """A call that was made before, on the inputs of the graph in order, as work of its device to be launched again.
 
-        None on the host, for arrays of the host, and for a graph that runs from Python in part.
+        None on the host, for arrays of the host, on a device that records nothing, and for a graph that runs from
+        Python in part.
         """
         adapter, arguments = self._check(inputs)
         if isinstance(adapter, NumpyAdapter):

@@ -126,9 +126,10 @@ class Executor:
         self, arguments: Sequence[Any], adapter: TensorAdapter, parameters: ParameterState | None = None
     ) -> tuple[DeviceWork, object] | None:
         """A call as work that can be launched again and again, on the same memory, and what keeps that alive. None on
-        the host, and for a program that runs from Python in part. The call must have run before: that loads kernels."""
+        the host, on a device that records nothing, and for a program that runs from Python in part. The call must have
+        run before: that loads kernels."""
         device = self._device
-        if device is None or not self._is_plain:
+        if device is None or not device.can_capture or not self._is_plain:
             return None
         shapes = self._first.shape_class(self._read_symbols(arguments), adapter.stream())
         results: list[Any] = [None] * len(self._place)

@@ -29,6 +29,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "clSVMAlloc": (_P, [_P, ctypes.c_uint64, _SIZE, ctypes.c_uint]),
     "clSVMFree": (None, [_P, _P]),
     "clEnqueueSVMMemcpy": (_INT, [_P, ctypes.c_uint, _P, _P, _SIZE, ctypes.c_uint, _P, _P]),
+    "clEnqueueSVMMemFill": (_INT, [_P, _P, _P, _SIZE, _SIZE, ctypes.c_uint, _P, _P]),
     "clGetDeviceInfo": (_INT, [_P, ctypes.c_uint, _SIZE, _P, _P]),
 }
 _BUILD_LOG = 0x1183

@@ -250,6 +250,14 @@ class SvmMemory:
         QueueMemory(self.device).copy(block.address, array.ctypes.data, array.nbytes)
         return block, block.address
 
+    def fill(self, address: int, nbytes: int, byte: int) -> None:
+        """By the device, in the order of the queue."""
+        if nbytes:
+            pattern = ctypes.c_uint8(byte)
+            queue, where = self.device.queue.int_ptr, ctypes.addressof(pattern)
+            status = function("clEnqueueSVMMemFill")(queue, address, where, 1, nbytes, 0, None, None)
+            check(status, f"filling {nbytes} bytes")
+
     def adapter(self) -> ArrayAdapter:
         """For arrays in memory of its own."""
         return ArrayAdapter(self.device)

@@ -1,4 +1,4 @@
-"""Calls of programs that run on a device: recorded as one piece of work and timed by the device's clock.
+"""Calls of programs that run on a device: recorded as one piece of work, where it can, and timed by the device's clock.
 
 Each call works on another copy of the task's memory, so that no more is found in the cache than in a model. There are
 copies for twice the device's last cache, `MOST_COPIES` at most: what is smaller than that, a model finds there as well.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -125,7 +126,7 @@ class DeviceCalls:
             for number in range(self._count):
                 self._program.call(self._tables[number % len(self._tables)], stream)
 
-        return self._memory.capture(put)
+        return self._memory.capture(put) if self._memory.can_capture else _Repeated(put)
 
     def _place_copies(self, count: int) -> None:
         """Memory for more calls. What programs write to is one piece for all of them: each takes the driver time."""
@@ -142,6 +143,14 @@ class DeviceCalls:
                 for place, start in enumerate(starts[:-1])
             ]
             self._tables.append(self._program.table([*arrays, *written]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """`hidet.target.DeviceWork` of a device that records nothing: calls, made anew."""
+
+    launch: Callable[[int], None]
+    kernels: int = 0
 
 
 def _aligned(nbytes: int) -> int:
