@@ -3,6 +3,7 @@
 compile(model)            a compiled Keras model, tf.function, tf.Module or concrete function
 from_tensorflow(model)    the same as a graph with its signature, for `hidet.compile`
 from_saved_model(path)    a signature of a SavedModel as such a graph
+from_tflite(path)         a TFLite file as such a graph; needs no TensorFlow
 check(model)              the operators that cannot be imported
 
 These are imported when they are first used: the plug-in module of this package is imported wherever hidet is.
@@ -18,8 +19,9 @@ from hidet.lazy import lazy_attributes
 if TYPE_CHECKING:
     from hidet.tensorflow.convert import compile, from_saved_model, from_tensorflow
     from hidet.tensorflow.supported import Unsupported, check
+    from hidet.tensorflow.tflite.convert import from_tflite
 
-__all__ = ["Unsupported", "check", "compile", "from_saved_model", "from_tensorflow"]
+__all__ = ["Unsupported", "check", "compile", "from_saved_model", "from_tensorflow", "from_tflite"]
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,
@@ -29,5 +31,6 @@ __getattr__, __dir__ = lazy_attributes(
         "compile": "convert",
         "from_saved_model": "convert",
         "from_tensorflow": "convert",
+        "from_tflite": "tflite.convert",
     },
 )

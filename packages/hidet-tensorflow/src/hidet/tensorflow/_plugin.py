@@ -25,8 +25,13 @@ def is_tensorflow_model(model: object) -> bool:
     return not roots.isdisjoint(_LIBRARIES) and "torch" not in roots
 
 
+def is_tflite_model(model: object) -> bool:
+    """Whether `model` is a path of a TFLite file."""
+    return isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".tflite")
+
+
 def hidet_frontends() -> Iterable[FrontendSpec]:
-    """Models of TensorFlow and Keras, and TensorFlow's tensors."""
+    """Models of TensorFlow and Keras, and TensorFlow's tensors; TFLite files."""
     return [
         FrontendSpec(
             name="tensorflow",
@@ -37,5 +42,12 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             fixes_inputs=True,
             doc="a Keras model, tf.function, tf.Module or concrete function; a path ending in .keras or .h5, or the "
             "folder of a SavedModel",
-        )
+        ),
+        FrontendSpec(
+            name="tflite",
+            accepts=is_tflite_model,
+            load="hidet.tensorflow.tflite.convert:import_for_compile",
+            fixes_inputs=True,
+            doc="a TFLite model: a path ending in .tflite",
+        ),
     ]

@@ -13,8 +13,10 @@ from hidet.context import CompileContext, Options, make_context
 from hidet.dims import Dim
 from hidet.errors import ImportFailed
 from hidet.runtime.signature import ModelGraph
+from hidet.tensorflow._plugin import is_tflite_model
 from hidet.tensorflow.importer import import_model
 from hidet.tensorflow.loader import LoadedModel, load_model, load_saved_model
+from hidet.tensorflow.tflite.convert import import_for_compile as import_lite_model
 
 if TYPE_CHECKING:
     from hidet.runtime.compiled import CompiledGraph
@@ -32,11 +34,11 @@ def compile(
 ) -> CompiledGraph:
     """Compile a model of TensorFlow or Keras. What comes back is called as the model, and returns what it does.
 
-    model: a Keras model, tf.function, tf.Module, concrete function or function of tensors; a path of a .keras or .h5
-    file, or of a SavedModel. example_inputs: arguments in order or by name, arrays or tf.TensorSpec; None where the
-    model says what it takes. Extents that are None, in the model or in a tf.TensorSpec, stay open.
-    signature: of a SavedModel. target, options: as of `hidet.compile`. shapes, values: of inputs by name, in place of
-    shapes that the model says, and arrays to build in.
+    model: a Keras model, tf.function, tf.Module, concrete function or function of tensors; a path of a .keras, .h5 or
+    .tflite file, or of a SavedModel. example_inputs: arguments in order or by name, arrays or tf.TensorSpec; None where
+    the model says what it takes. Extents that are None, in the model or in a tf.TensorSpec, stay open.
+    signature: of a SavedModel or TFLite file. target, options: as of `hidet.compile`. shapes, values: of inputs by
+    name, in place of shapes that the model says, and arrays to build in.
 
     Variables become constants of the compiled model; saved, it runs without TensorFlow.
     """
@@ -58,6 +60,9 @@ def from_tensorflow(
     ctx: None takes the installed plug-ins. Raises ImportFailed for what cannot be read, UnsupportedOp with the list of
     operators that are not known, ShapeNeeded and ValueNeeded for inputs whose shape or elements have to be given.
     """
+    if is_tflite_model(model):
+        context = ctx or make_context()
+        return import_lite_model(model, example_inputs, context, signature=signature, shapes=shapes, values=values)
     loaded = load_model(model, example_inputs, signature=signature)
     return _imported(loaded, ctx or make_context(), shapes, values)
 

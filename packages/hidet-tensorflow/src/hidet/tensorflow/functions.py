@@ -99,6 +99,30 @@ class Function:
                 kept.add(number)
         return frozenset(kept)
 
+    @cached_property
+    def growing(self) -> frozenset[int]:
+        """Numbers of the arguments that the function returns at the same place with 1 added: counters of a loop."""
+        found = set()
+        for number, (name, _) in enumerate(self.returned):
+            node = self.nodes.get(name)
+            while node is not None and node.op == "Identity":
+                name = self.operands(node)[0][0]
+                node = self.nodes.get(name)
+            if node is None or node.op not in ("AddV2", "Add") or number >= len(self.arguments):
+                continue
+            operands = [source for source, _ in self.operands(node)]
+            others = [source for source in operands if source != self.arguments[number]]
+            if len(others) == 1 and _is_one(self.nodes.get(others[0])):
+                found.add(number)
+        return frozenset(found)
+
+
+def _is_one(node: Any) -> bool:
+    if node is None or node.op != "Const":
+        return False
+    tensor = node.attr["value"].tensor
+    return not tensor.tensor_shape.dim and (list(tensor.int_val) == [1] or list(tensor.int64_val) == [1])
+
 
 class Library:
     """The functions of a model by name. proto: a FunctionDefLibrary."""

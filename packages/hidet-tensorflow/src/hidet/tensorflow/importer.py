@@ -75,6 +75,16 @@ class Body:
     function: Function
     importer: _Importer = field(repr=False)
 
+    @property
+    def unchanged(self) -> frozenset[int]:
+        """Numbers of the arguments that the function returns, at the same place."""
+        return self.function.unchanged
+
+    @property
+    def growing(self) -> frozenset[int]:
+        """Numbers of the arguments that the function returns, at the same place, with 1 added."""
+        return self.function.growing
+
     def inline(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """Write the function's nodes for these arguments where the node stands, and return its results."""
         return self.importer.call(self.function, items)

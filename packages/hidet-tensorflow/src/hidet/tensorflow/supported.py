@@ -10,11 +10,15 @@ from typing import Any
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.plugins.host import load_registry
+from hidet.tensorflow._plugin import is_tflite_model
 from hidet.tensorflow.compat import has_effect
 from hidet.tensorflow.fallback import may_run_in_tensorflow
 from hidet.tensorflow.functions import Function
 from hidet.tensorflow.loader import LoadedModel, load_model
 from hidet.tensorflow.mapping import handlers_of
+from hidet.tensorflow.tflite.loader import load_lite
+from hidet.tensorflow.tflite.mapping import handlers_of as lite_handlers_of
+from hidet.tensorflow.tflite.survey import unknown_operators
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,10 @@ def check(model: Any, example_inputs: Any = None, *, signature: str | None = Non
     Takes what `hidet.tensorflow.compile` takes. Looks into functions, at nodes that results need, and at those that
     write to variables, which no compiled model does.
     """
+    if is_tflite_model(model):
+        lite = load_lite(model)
+        missing = unknown_operators(lite, lite.signature(signature).graph, lite_handlers_of(load_registry()))
+        return tuple(Unsupported(operator, names) for operator, names in missing.items())
     loaded = load_model(model, example_inputs, signature=signature)
     return survey(loaded, handlers_of(load_registry())).unsupported
 

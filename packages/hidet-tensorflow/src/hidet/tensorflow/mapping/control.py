@@ -176,7 +176,7 @@ class _Loop:
         self.items = items
         self.cond = cond
         self.body = body
-        kept = body.function.unchanged
+        kept = body.unchanged
         for number, item in enumerate(items):
             if number not in kept and not isinstance(item, Value | TensorList):
                 raise UnsupportedOp(f"{e.operator} changes what is neither a tensor nor a list of tensors")
@@ -186,7 +186,7 @@ class _Loop:
 
     def _counters(self) -> dict[int, Dim]:
         counters: dict[int, Dim] = {}
-        growing = _grow_by_one(self.body)
+        growing = self.body.growing
         for number in self.changed:
             item = self.items[number]
             if number in growing and isinstance(item, Value) and item.tensor.dtype.is_int:
@@ -355,31 +355,6 @@ def _relengthened(item: Item) -> Item:
     if isinstance(item, TensorList) and item.values is not None:
         return replace(item, length=item.values.tensor.shape[0])
     return item
-
-
-def _grow_by_one(body: Body) -> frozenset[int]:
-    """Numbers of the arguments that a function returns, at the same place, with 1 added."""
-    function = body.function
-    found = set()
-    for number, (name, _) in enumerate(function.returned):
-        node = function.nodes.get(name)
-        while node is not None and node.op == "Identity":
-            name = function.operands(node)[0][0]
-            node = function.nodes.get(name)
-        if node is None or node.op not in ("AddV2", "Add") or number >= len(function.arguments):
-            continue
-        operands = [source for source, _ in function.operands(node)]
-        others = [source for source in operands if source != function.arguments[number]]
-        if len(others) == 1 and _is_one(function.nodes.get(others[0])):
-            found.add(number)
-    return frozenset(found)
-
-
-def _is_one(node: Any) -> bool:
-    if node is None or node.op != "Const":
-        return False
-    tensor = node.attr["value"].tensor
-    return not tensor.tensor_shape.dim and (list(tensor.int_val) == [1] or list(tensor.int64_val) == [1])
 
 
 def _limits(inner: TensorFlowEmitter, condition: Value, counters: Mapping[Value, int]) -> list[tuple[int, Dim]] | None:

@@ -36,7 +36,7 @@ def _conv(e: Emitter, x: Value, filters: Value, **window: Any) -> Value:
     """filters[*space, c / groups, o]."""
     rank = filters.tensor.rank
     weight = e.transpose(filters, (rank - 1, rank - 2, *range(rank - 2)))
-    return _convolved(e, x, weight, _kernel(e, filters), None, **window)
+    return convolved(e, x, weight, _kernel(e, filters), None, **window)
 
 
 def _depthwise(e: Emitter, x: Value, filters: Value, **window: Any) -> Value:
@@ -44,10 +44,10 @@ def _depthwise(e: Emitter, x: Value, filters: Value, **window: Any) -> Value:
     *kernel, channels, times = filters.tensor.shape
     weight = e.transpose(filters, (2, 3, 0, 1))
     weight = e.reshape(weight, (dims.product([channels, times]), 1, *kernel))
-    return _convolved(e, x, weight, _kernel(e, filters), channels, **window)
+    return convolved(e, x, weight, _kernel(e, filters), channels, **window)
 
 
-def _convolved(
+def convolved(
     e: Emitter,
     x: Value,
     weight: Value,
@@ -61,7 +61,10 @@ def _convolved(
     dilations: Sequence[int] = (),
     **_: Any,
 ) -> Value:
-    """weight[o, c / groups, *space]. groups: None where the weight tells."""
+    """A convolution of images as the model has them. weight[o, c / groups, *space]; groups: None where it tells.
+
+    Other attributes as of TensorFlow's convolutions.
+    """
     layout = layout_of(e, data_format)
     dilations = dilations or (1,) * len(strides)
     require_plain(e, layout, "strides", strides)

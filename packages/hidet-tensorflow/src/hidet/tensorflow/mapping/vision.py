@@ -16,7 +16,7 @@ def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     return {
         "AdjustContrastv2": _contrast,
-        "CombinedNonMaxSuppression": _boxes_of_classes,
+        "CombinedNonMaxSuppression": boxes_of_classes,
         "ExtractImagePatches": _patches,
         "HSVToRGB": _from_hues,
         "RGBToHSV": _to_hues,
@@ -97,7 +97,7 @@ def _from_hues(e: Emitter, x: Value) -> Value:
 # --- boxes -----------------------------------------------------------------------------------------------------------
 
 
-def _boxes_of_classes(
+def boxes_of_classes(
     e: Emitter,
     boxes: Value,
     scores: Value,
