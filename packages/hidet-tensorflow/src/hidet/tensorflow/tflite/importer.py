@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hidet.context import CompileContext
@@ -17,6 +17,7 @@ from hidet.runtime.signature import Entries, GraphInput, GraphOutput, ModelGraph
 from hidet.tensorflow.tflite.emitter import LiteEmitter
 from hidet.tensorflow.tflite.loader import LiteGraph, LiteModel, LiteNode, LiteTensor
 from hidet.tensorflow.tflite.mapping import handlers_of
+from hidet.tensorflow.tflite.rows import with_row_writes
 from hidet.tensorflow.tflite.survey import require_supported
 from hidet.tensorflow.value_types import input_type
 
@@ -89,6 +90,13 @@ class LiteBody:
         """The sub-graph."""
         return self.importer.model.graphs[self.number]
 
+    @property
+    def read(self) -> frozenset[int]:
+        """Numbers of the arguments that its nodes read, or it returns."""
+        graph = self.graph
+        numbers = {number for node in graph.nodes for number in node.inputs} | set(graph.outputs)
+        return frozenset(place for place, number in enumerate(graph.inputs) if number in numbers)
+
     def inline(self, items: Sequence[Value]) -> tuple[Value, ...]:
         """Write the sub-graph's nodes for these arguments where the node stands, and return its results."""
         return self.importer.write(self.number, items, self.graph.outputs)
@@ -124,7 +132,7 @@ class _Importer:
     def __init__(
         self, model: LiteModel, handlers: Mapping[str, Handler], builder: GraphBuilder, emitter: LiteEmitter
     ) -> None:
-        self.model = model
+        self.model = replace(model, graphs=[with_row_writes(graph) for graph in model.graphs])
         self.handlers = handlers
         self.builder = builder
         self.emitter = emitter

@@ -12,6 +12,7 @@ operators by their names).
     pool       windows
     recurrent  LSTM
     detection  boxes
+    control    branches and loops
     variables  what a file sets once
 """
 
@@ -23,7 +24,7 @@ from functools import cache
 from hidet.frontend import Handler, handlers_of_families, plugin_handlers
 from hidet.plugins.registry import Registry
 
-FAMILIES = ("plain", "quantize", "products", "pool", "recurrent", "detection", "variables")
+FAMILIES = ("plain", "quantize", "products", "pool", "recurrent", "detection", "control", "variables")
 
 
 @cache

@@ -128,6 +128,6 @@ def _best_classes(
         pads = (*missing, *((0, 0) for _ in rest))
         return e.emit("pad", flat, pads=pads, mode="constant", value=0) if most > taken else flat
 
-    number = e.emit("mul", e.emit("sum", e.cast(is_kept, i64), axes=(1,)), e.constant(each, i64))
+    number = e.emit("sum", e.cast(is_kept, i64), axes=(1,))
     named = e.emit("where", mask, e.cast(kinds, dtypes.f32), zero)
     return filled(repeated, 4), filled(e.emit("where", mask, found, zero)), filled(named), number

@@ -108,9 +108,6 @@ def handlers() -> Mapping[str, Handler]:
         ),
         "GELU": on_numbers(lambda e, x, approximate=False: e.emit("gelu", x, approximate=approximate)),
         "HARD_SWISH": on_numbers(_hard_swish),
-        "IF": lambda e, flag, *items, then, **other: known["If"](
-            e, flag, *items, then_branch=then, else_branch=other["else"]
-        ),
         "L2_NORMALIZATION": on_numbers(_normalised),
         "LOCAL_RESPONSE_NORMALIZATION": on_numbers(
             lambda e, x, radius, bias, alpha, beta: known["LRN"](
@@ -132,7 +129,6 @@ def handlers() -> Mapping[str, Handler]:
         "SPLIT_V": on_codes(lambda e, x, sizes, axis, num_splits: known["SplitV"](e, x, sizes, axis, num_splits)),
         "STRIDED_SLICE": on_codes(_strided_slice),
         "UNIQUE": lambda e, x, idx_out_type: known["Unique"](e, x, out_idx=idx_out_type),
-        "WHILE": lambda e, *items, cond, body: known["While"](e, *items, cond=cond, body=body),
     }
 
 
