@@ -13,6 +13,7 @@ import pytest
 from hidet import dims, dtypes
 from hidet.context import CompileContext, make_context
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
+from hidet.graph.control import emit_while
 from hidet.operators import selection
 from hidet.passes.graph.check_positions import CheckPositions
 from hidet.passes.manager import run_graph_passes
@@ -140,3 +141,18 @@ def test_sizes_may_be_symbolic(ctx: CompileContext) -> None:
 
     (check,) = (node for node in _checked(ctx, build).nodes if node.op.name == "require_positions")
     assert check.attrs["extent"] == rows
+
+
+@pytest.mark.parametrize(("count", "checks"), [(10, 0), (7, 0), (11, 1)])
+def test_a_loop_that_reads_the_row_of_its_iteration_needs_no_check_where_there_are_as_many(
+    ctx: CompileContext, count: int, checks: int
+) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        body = b.nested("body")
+        iteration, table = body.input(TensorType(dtypes.i64, ())), _table(body)
+        row = body.emit("index_select", table, body.emit("cast", iteration, dtype=dtypes.i32), axis=0, wraps=False)
+        return list(emit_while(b, body.build([row]), limit=count, captures=[_table(b)]))
+
+    (loop,) = _checked(ctx, build).nodes
+    inner = CheckPositions().run(loop.attrs["body"], ctx)
+    assert _names(inner).count("require_positions") == checks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.control import makes_results
-from hidet.graph.graph import Graph, Node
+from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import OperatorSpec
 from hidet.graph.storage import Views, find_views, layout_of, place_of
 from hidet.graph.types import TensorType, is_host_value
@@ -23,7 +23,8 @@ class OwnMemory:
 
     - carried values of loops that do not lie row-major: every iteration must find its values alike;
     - outputs that are views of what a step makes, or that overwrite an input with it;
-    - for a sub-graph (is_inner), outputs that are views or do not lie row-major: whoever runs it knows shapes alone.
+    - for a sub-graph (is_inner), outputs that are views or do not lie row-major, because whoever runs it knows shapes
+      alone, and those that are another output, because a loop puts each where it belongs.
     """
 
     name: ClassVar[str] = "own-memory"
@@ -45,13 +46,16 @@ def _with_own_memory(graph: Graph, operators: Mapping[str, OperatorSpec], is_inn
         builder.append(_with_plain_state(node, views, builder) if node.op.name == "while" else node)
     mutating = {output for _, output in graph.mutates}
     outputs = list(graph.outputs)
+    seen: set[Value] = set()
     for number, value in enumerate(outputs):
         if not isinstance(value.type, TensorType) or is_host_value(value.type):
             continue
         place = place_of(value, views)
         is_view = place.root is not value
         needs_copy = place.root in made and (is_view or number in mutating)
-        if needs_copy or (is_inner and (is_view or not place.type.is_contiguous)):
+        is_again = place.root in seen
+        seen.add(place.root)
+        if needs_copy or (is_inner and (is_view or is_again or not place.type.is_contiguous)):
             type_ = value.type.with_strides(None) if is_inner else value.type
             (outputs[number],) = builder.emit_all("copy", [value], {}, [type_])
     return replace(graph, nodes=builder.nodes, outputs=tuple(outputs))

@@ -54,7 +54,7 @@ def _gather(x: Operand, index: Operand, *, axis: int, wraps: bool) -> Definition
     return single((x, index), compute("gather", index.shape, value))
 
 
-def _index_select(x: Operand, index: Operand, *, axis: int, wraps: bool) -> Definition:
+def _index_select(x: Operand, index: Operand, *, axis: int, wraps: bool, is_inside: bool) -> Definition:
     require_dtype("index_select", x, "data")
     require_dtype("index_select", index, "int")
     require_rank("index_select", x, at_least=1)
@@ -159,6 +159,11 @@ def along_axis(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
     return (Position(1, x.shape[axis], wraps=attrs["wraps"]),)
 
 
+def _where_unknown(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
+    """As `along_axis`, where nothing has proved that positions are inside."""
+    return () if attrs["is_inside"] else along_axis(types, attrs)
+
+
 def one_an_axis(first: int) -> Callable[[Sequence[Any], Attrs], Sequence[Position]]:
     """Inputs from number `first` on say where along the axes of input 0."""
 
@@ -191,9 +196,13 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="index_select",
         inputs=("x", "index"),
-        attributes=(Attribute("axis", 0), WRAPS),
+        attributes=(
+            Attribute("axis", 0),
+            WRAPS,
+            Attribute("is_inside", False, "positions are known to be those of elements, and are not checked"),
+        ),
         define=_index_select,
-        positions=along_axis,
+        positions=_where_unknown,
         doc="The slices of x at the positions in index, whose axes take the place of `axis`. torch.index_select for "
         "one axis, ONNX Gather for any number; any element type.",
     ),

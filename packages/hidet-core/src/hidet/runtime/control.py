@@ -42,6 +42,11 @@ class Callee(Protocol):
     ) -> list[Any]:
         """Results, as `Executor.run` gives them."""
 
+    def repeat(
+        self, arguments: Sequence[Any], adapter: TensorAdapter, pointer: Callable[[Any], int], carried: int, count: int
+    ) -> list[Any] | None:
+        """As `Executor.repeat`."""
+
 
 def read_sizes(step: ReadSizes, call: ResolvedCall, frame: Frame) -> None:
     """Values of symbols. ShapeError for one that its symbol cannot have."""
@@ -99,6 +104,7 @@ class LoopStep:
         self._checks = _Checks(step.body)
         outputs = body.program.outputs[1 if step.tests else 0 :]
         self._carried_checks = _Checks(step.body, [output.tensor for output in outputs[: step.carried]])
+        self._is_alike = not step.tests and self._carried_checks.are_none
 
     def run(self, call: ResolvedCall, frame: Frame) -> None:
         """Iterate, then keep the final values and the stacks."""
@@ -111,6 +117,14 @@ class LoopStep:
         # An address of its own: the body reads the number of the iteration from there.
         number, where = adapter.empty((), (), "int64")
         given: list[Any] = [Located(where, (), number), *[located(argument, frame) for argument in arguments]]
+        if goes_on and isinstance(most, int) and most > 0 and self._is_alike:
+            self._checks(given, step.name)
+            repeated = self._body.repeat(given, adapter, address_of, step.carried, most)
+            if repeated is not None:
+                for place, value in zip(step.results, repeated, strict=True):
+                    frame.keep(place, value)
+                tell(step.name, step.results, step.defines, repeated, frame)
+                return
         carried = range(1, 1 + step.carried)
         final: list[Any] = [None] * step.carried
         is_counted = isinstance(most, int) and not step.tests
@@ -219,6 +233,11 @@ class _Checks:
                 ]
         self._names = [source.name for source in sub.program.symbols]
         self._read = symbol_reader(sub.program.symbols)
+
+    @property
+    def are_none(self) -> bool:
+        """Whether there is nothing to compare."""
+        return not self._unproved
 
     def __call__(self, given: Sequence[Any], name: str) -> None:
         """ShapeError for an extent that differs."""

@@ -7,7 +7,9 @@ locks: what threads share is replaced as a whole or changed by one operation of 
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from warnings import warn
@@ -16,7 +18,7 @@ from hidet.errors import FallbackWarning, HidetError
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.control import BranchStep, LoopStep, check_positions, read_sizes
 from hidet.runtime.foreign import call_foreign
-from hidet.runtime.frame import Frame
+from hidet.runtime.frame import Frame, row_major
 from hidet.runtime.memory import Allocate, HostMemory, host_arena
 from hidet.runtime.program import (
     Branch,
@@ -81,6 +83,8 @@ class Executor:
         self._first, *self._later = [_StageRunner(program, stage, self._clock) for stage in split_stages(program)]
         is_compiled = not self._later and all(callable(step) for step in self._steps)
         self._is_plain = is_compiled and not any(output.host for output in program.outputs)
+        are_tensors = all(output.tensor is not None for output in program.outputs)
+        self._repeats = self._is_plain and memory is None and are_tensors
         self.replays: Replays | None = None
         if memory is not None and memory.can_capture and replay_after is not None and self._is_plain:
             self.replays = Replays(program, memory, replay_after)
@@ -189,6 +193,58 @@ class Executor:
             shapes.free.append(execution)
         del storages
         return results
+
+    def repeat(
+        self, arguments: Sequence[Any], adapter: TensorAdapter, pointer: Callable[[Any], int], carried: int, count: int
+    ) -> list[Any] | None:
+        """Run `count` times, at least once; None where this has to be done call by call, with nothing run.
+
+        Argument 0 is an i64 that counts up from 0; the first `carried` results are the next arguments 1, 2, …; further
+        results are stacked along a new axis 0. The table is laid out once: iterations change addresses alone.
+        """
+        if not self._repeats or len(self._place) < len(self.program.outputs):
+            return None
+        values = self._read_symbols(arguments)
+        shapes = self._first.shape_class(values)
+        outputs = [output for _, output in shapes.outputs]
+        made = [output.tensor for output in outputs if isinstance(output, ResolvedOutput) and output.is_whole]
+        if len(made) < len(outputs):
+            return None
+        if any(tensor.shape != tuple(arguments[1 + n].shape) for n, tensor in enumerate(made[:carried])):
+            return None
+        addresses = {slot: pointer(arguments[number]) for number, slot in self._tensor_inputs}
+        # What an iteration reads, the next one may overwrite.
+        pairs: list[tuple[int | None, int, list[int]]] = []
+        results: list[Any] = []
+        kept: list[list[Any]] = []
+        given = {number: slot for number, slot in self._tensor_inputs if number <= carried}
+        for number, tensor in enumerate(made[:carried]):
+            blocks = [adapter.empty(tensor.shape, tensor.strides, tensor.dtype_name) for _ in range(min(count, 2))]
+            kept.append([block for block, _ in blocks])
+            pairs.append((given.get(1 + number), tensor.slot, [address for _, address in blocks]))
+        stacks: list[tuple[int, int, int]] = []
+        for tensor in made[carried:]:
+            shape = (count, *tensor.shape)
+            whole, address = adapter.empty(shape, row_major(shape), tensor.dtype_name)
+            results.append(whole)
+            stacks.append((tensor.slot, address, math.prod(tensor.shape) * tensor.itemsize))
+        execution = shapes.take(self.program.slots, self._constants, host_arena)
+        execution.fill(addresses, None)
+        table, address, steps = execution.table, execution.address, self._steps
+        turn = ctypes.c_int64.from_address(pointer(arguments[0]))
+        for iteration in range(count):
+            turn.value = iteration
+            into = iteration % 2
+            for source, target, places in pairs:
+                if iteration and source is not None:
+                    table[source] = places[1 - into]
+                table[target] = places[into]
+            for slot, start, nbytes in stacks:
+                table[slot] = start + iteration * nbytes
+            for step in steps:
+                step(address)
+        shapes.free.append(execution)
+        return [*(blocks[(count - 1) % 2] for blocks in kept), *results]
 
     def _locate(
         self,

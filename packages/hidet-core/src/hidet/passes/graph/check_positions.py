@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
+from hidet.graph.attrs import Attrs
 from hidet.graph.control import defined_sizes
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import Position
@@ -37,7 +38,33 @@ class CheckPositions:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk."""
+        graph = _with_sure_rows(graph)
         return _with_checks(graph, ctx, _require if ctx.target.device == "cpu" else _assert)
+
+
+def _with_sure_rows(graph: Graph) -> Graph:
+    """`graph` with loops that read the row of their iteration from tensors that have as many, which needs no check."""
+    nodes = tuple(_reading_sure_rows(node) if node.op.name == "while" else node for node in graph.nodes)
+    return graph if nodes == graph.nodes else replace(graph, nodes=nodes)
+
+
+def _reading_sure_rows(node: Node) -> Node:
+    count, body = node.attrs["count"], node.attrs["body"]
+    if count is None:
+        return node
+    numbers = {body.inputs[0]}
+    nodes: list[Node] = []
+    for inner in body.nodes:
+        if inner.op.name == "cast" and inner.values[0] in numbers and inner.outputs[0].tensor.dtype.is_int:
+            numbers.add(inner.outputs[0])
+        if inner.op.name == "index_select" and inner.values[1] in numbers:
+            x = inner.values[0].tensor
+            if dims.prove_le(count, x.shape[inner.attrs["axis"] % x.rank]) is True:
+                inner = replace(inner, attrs=Attrs({**inner.attrs, "is_inside": True}))
+        nodes.append(inner)
+    if tuple(nodes) == body.nodes:
+        return node
+    return replace(node, attrs=Attrs({**node.attrs, "body": replace(body, nodes=tuple(nodes))}))
 
 
 def _with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
