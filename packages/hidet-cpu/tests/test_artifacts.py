@@ -24,6 +24,7 @@ from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
 from hidet.errors import ArtifactError, CodegenError, OptionError
 from hidet.graph import GraphBuilder, TensorType
+from hidet.plugins.host import load_registry
 from hidet.runtime.archive import Archive, copy_bytes, sha256_of, write_archive
 from hidet.runtime.artifact import verify_file
 
@@ -351,3 +352,28 @@ def test_verify_fails_for_a_damaged_file(path: Path) -> None:
     result = CliRunner().invoke(main, ["verify", str(path)])
     assert result.exit_code == 1
     assert "is damaged" in result.output
+
+
+def test_a_file_of_several_signatures_says_which_one_is_damaged(tmp_path: Path) -> None:
+    graphs = {name: _compiled_scale(factor) for name, factor in (("twice", 2.0), ("thrice", 3.0))}
+    file = tmp_path / "both.hidet"
+    hidet.save_signatures(graphs, file)
+    x = np.arange(4, dtype=np.float32)
+    for name, factor in (("twice", 2), ("thrice", 3)):
+        assert np.array_equal(hidet.load(file, signature=name)(x), factor * x)
+    assert verify_file(file).inputs == ("x", "x")
+    data = file.read_bytes()
+    with zipfile.ZipFile(file) as archive:
+        place = data.index(archive.read("1/manifest.json"))
+    file.write_bytes(data[: place + 20] + b"~" + data[place + 21 :])
+    assert np.array_equal(hidet.load(file, signature="twice")(x), 2 * x)
+    with pytest.raises(ArtifactError, match="thrice"):
+        hidet.load(file, signature="thrice")
+    with pytest.raises(ArtifactError):
+        verify_file(file)
+
+
+def _compiled_scale(factor: float) -> hidet.CompiledGraph:
+    builder = GraphBuilder(load_registry().operators)
+    x = builder.input(TensorType(dtypes.f32, (4,)), "x")
+    return hidet.compile(builder.build([builder.emit("mul", x, builder.constant(factor, dtypes.f32))]), target="cpu")

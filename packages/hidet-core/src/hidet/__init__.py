@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hidet.errors import HidetError
     from hidet.graph import Graph
     from hidet.lang.module import script, script_module
-    from hidet.runtime.artifact import load
+    from hidet.runtime.artifact import load, save_signatures
     from hidet.tuning import tune
 
     __version__: str
@@ -55,6 +55,7 @@ else:
         "Tensor": "hidet.api.tensors.tensor:Tensor",
         "compile": "hidet.compiler.graphs:compile",
         "load": "hidet.runtime.artifact:load",
+        "save_signatures": "hidet.runtime.artifact:save_signatures",
         "driver": "hidet.driver",
         "graph": "hidet.graph",
         "drivers": "hidet.drivers",
@@ -157,6 +158,7 @@ __all__ = [
     "randint",
     "randn",
     "randn_like",
+    "save_signatures",
     "script",
     "script_module",
     "symbol",

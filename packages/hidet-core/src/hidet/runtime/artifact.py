@@ -7,6 +7,9 @@ program.json          target, architecture, host program, signature, names of th
 code/*                objects of the target
 weights.safetensors   data at a multiple of 64 bytes, so that it is memory-mapped, not read
 
+A file of several signatures has such members for each, in folders 0, 1, … without weights, a manifest with their names
+and the digests of theirs, and one member with the weights of all.
+
 Every byte that means something is covered by a SHA-256, and the program is verified besides
 (`hidet.runtime.verify`). Digests find damage and mix-ups, not forgery: code of the file is native code that runs with
 all rights of the process. Load only what you trust; docs/security.md says more.
@@ -19,13 +22,21 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import open_cache
-from hidet.errors import ArtifactError, CodegenError, CompileError, HidetError, OptionError, PluginError
+from hidet.errors import (
+    ArtifactError,
+    CodegenError,
+    CompileError,
+    HidetError,
+    OptionError,
+    PluginError,
+    suggestion,
+)
 from hidet.plugins.host import load_registry
 from hidet.runtime.archive import Archive, copy_bytes, map_file, sha256_of, unreadable, write_archive
 from hidet.runtime.bake import bake_prepared, needs_baking
@@ -36,13 +47,14 @@ from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.runtime.signature import Signature
 from hidet.runtime.verify import verify_program, verify_signature
-from hidet.runtime.weights import StoredWeights, decode_weights, encode_weights
+from hidet.runtime.weights import StoredWeights, decode_weights, distinct, encode_weights
 from hidet.target import Binary
 
 if TYPE_CHECKING:
     from hidet.plugins.registry import Registry
 
 FORMAT = 9
+DEFAULT_SIGNATURE = "serving_default"
 _WEIGHTS = "weights.safetensors"
 _MANIFEST = "manifest.json"
 _PROGRAM = "program.json"
@@ -81,8 +93,37 @@ class _Contents:
 
 def save(bundle: CodeBundle, path: str | os.PathLike[str]) -> None:
     """Write `bundle` to `path`, aside first and published by one rename. ArtifactError when it cannot be saved."""
+    _write(_members(bundle), path)
+
+
+def save_signatures(graphs: Mapping[str, CompiledGraph], path: str | os.PathLike[str]) -> None:
+    """Write several graphs to one file, by the names that `load` finds them by. Equal weights are stored once.
+
+    ArtifactError when one cannot be saved, OptionError where there is none.
+    """
+    if not graphs:
+        raise OptionError("a file needs at least one signature")
+    for graph in graphs.values():
+        graph.require_usable()
+    bundles = [graph.bundle for graph in graphs.values()]
+    every = [array for bundle in bundles for array in (*bundle.constants, *bundle.prepare_constants)]
+    arrays, numbers = distinct(every)
+    weights = encode_weights(arrays)
+    members: list[tuple[str, list[Any]]] = []
+    digests: list[str] = []
+    first = 0
+    for number, bundle in enumerate(bundles):
+        last = first + len(bundle.constants) + len(bundle.prepare_constants)
+        parts = _program_members(bundle, numbers[first:last])
+        first = last
+        digests.append(sha256_of(*parts[0][1]))
+        members += [(f"{number}/{name}", content) for name, content in parts]
+    top = {"format": FORMAT, "signatures": list(graphs), "programs": digests, "weights": weights.digests}
+    _write([(_MANIFEST, [json.dumps(top).encode()]), *members, (_WEIGHTS, weights.parts)], path)
+
+
+def _write(members: Sequence[tuple[str, Sequence[Any]]], path: str | os.PathLike[str]) -> None:
     target = Path(path)
-    members = _members(bundle)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         write_archive(temporary, members, aligned=_WEIGHTS)
@@ -92,7 +133,13 @@ def save(bundle: CodeBundle, path: str | os.PathLike[str]) -> None:
         raise ArtifactError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def load(path: str | os.PathLike[str], *, verify: Verify = "full", sha256: str | None = None) -> CompiledGraph:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    verify: Verify = "full",
+    sha256: str | None = None,
+    signature: str | None = None,
+) -> CompiledGraph:
     """A compiled graph from a file of `CompiledGraph.save`. Needs hidet-core and the target's wheel only.
 
     **The file holds native code, which runs with all rights of this process: load only what you trust.** Digests in the
@@ -102,11 +149,13 @@ def load(path: str | os.PathLike[str], *, verify: Verify = "full", sha256: str |
     "none": never, so that damaged weights give wrong numbers. Everything else is always checked. Weights are mapped:
     do not write to a file that is in use, replace it as `save` does.
     sha256: 64 hexadecimal digits, which the SHA-256 of the whole file must be.
-    ArtifactError when the file is damaged, of another format, or made for another processor.
+    signature: which graph of a file of `save_signatures`; None is the only one, or "serving_default".
+    ArtifactError when the file is damaged, of another format, or made for another processor, and for a signature that
+    it does not have.
     """
     if verify not in _VERIFY:
         raise OptionError(f"verify={verify!r} is not known", hint=f"known: {', '.join(map(repr, _VERIFY))}")
-    return _load(os.fspath(path), map_file(path), verify, sha256)
+    return _load(os.fspath(path), map_file(path), verify, sha256, signature)
 
 
 def to_bytes(bundle: CodeBundle) -> bytes:
@@ -118,7 +167,7 @@ def to_bytes(bundle: CodeBundle) -> bytes:
 
 def from_bytes(data: bytes) -> CompiledGraph:
     """As `load`, from what `to_bytes` gave. The weights lie in a copy of the bytes."""
-    return _load("the pickled graph", copy_bytes(data), "full", None)
+    return _load("the pickled graph", copy_bytes(data), "full", None, None)
 
 
 def verify_file(path: str | os.PathLike[str], sha256: str | None = None) -> ArtifactFacts:
@@ -129,17 +178,25 @@ def verify_file(path: str | os.PathLike[str], sha256: str | None = None) -> Arti
     name, memory = os.fspath(path), map_file(path)
     found = _require_sha256(memory, name, sha256) if sha256 is not None else sha256_of(memory)
     with _decoding(name):
-        contents = _decode(Archive(name, memory), lambda _: _not_called)
-        contents.weights.verify()
+        archive = Archive(name, memory)
+        top = _manifest(archive, "")
+        if "signatures" not in top:
+            every = [_decode(archive, "", None, lambda _: _not_called)]
+            weights = every[0].weights
+        else:
+            weights = decode_weights(archive.member(_WEIGHTS), top["weights"], name)
+            prefixes = [_prefix(archive, top, str(signature)) for signature in top["signatures"]]
+            every = [_decode(archive, prefix, weights, lambda _: _not_called) for prefix in prefixes]
+        weights.verify()
     return ArtifactFacts(
         sha256=found,
         format=FORMAT,
-        target=contents.target,
-        arch=contents.arch,
-        inputs=tuple(given.name for given in contents.program.inputs),
-        code_bytes=sum(len(binary.data) for binary in contents.binaries),
-        weights=len(contents.weights.arrays),
-        weight_bytes=sum(place.size for place in contents.weights.places),
+        target=every[0].target,
+        arch=every[0].arch,
+        inputs=tuple(given.name for contents in every for given in contents.program.inputs),
+        code_bytes=sum(len(binary.data) for contents in every for binary in contents.binaries),
+        weights=len(weights.arrays),
+        weight_bytes=sum(place.size for place in weights.places),
     )
 
 
@@ -155,6 +212,11 @@ def segment_symbols(program: HostProgram) -> list[str]:
 def _members(bundle: CodeBundle) -> list[tuple[str, list[Any]]]:
     """The members of the file, in order."""
     weights = encode_weights([*bundle.constants, *bundle.prepare_constants])
+    return [*_program_members(bundle, weights.digests), (_WEIGHTS, weights.parts)]
+
+
+def _program_members(bundle: CodeBundle, weights: Any) -> list[tuple[str, list[Any]]]:
+    """Those of a program. weights: digests of its own, or numbers among those that all programs of a file share."""
     described = json.dumps(
         {
             "target": bundle.target,
@@ -163,15 +225,14 @@ def _members(bundle: CodeBundle) -> list[tuple[str, list[Any]]]:
             "signature": encode_signature(bundle.signature),
             "code": [binary.name for binary in bundle.binaries],
             "constants": len(bundle.constants),
-            "weights": weights.digests,
+            "weights": weights,
         }
     ).encode()
     digest = sha256_of(described)
     codes = [_code_digest(digest, binary) for binary in bundle.binaries]
     manifest = json.dumps({"format": FORMAT, "program": digest, "code": codes}).encode()
     parts = [(_MANIFEST, [manifest]), (_PROGRAM, [described])]
-    parts += [(f"code/{number}", [binary.data]) for number, binary in enumerate(bundle.binaries)]
-    return [*parts, (_WEIGHTS, weights.parts)]
+    return [*parts, *((f"code/{number}", [binary.data]) for number, binary in enumerate(bundle.binaries))]
 
 
 def _code_digest(program: str, binary: Binary) -> str:
@@ -192,24 +253,52 @@ def _decoding(name: str) -> Iterator[None]:
         raise unreadable(name, error) from error
 
 
-def _decode(archive: Archive, find_call: Callable[[str], Callable[..., Any]]) -> _Contents:
-    """All of a file but the bytes of its weights, checked. Other errors than ArtifactError mean that it is damaged."""
+def _manifest(archive: Archive, prefix: str) -> dict[str, Any]:
+    """A manifest. ArtifactError for one of another format."""
     name = archive.name
-    manifest = json.loads(archive.member(_MANIFEST).tobytes())
+    manifest = json.loads(archive.member(f"{prefix}{_MANIFEST}").tobytes())
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else None
         raise ArtifactError(f"{name} has format {found}, this hidet reads format {FORMAT}", hint=_HINT)
-    described = archive.member(_PROGRAM).tobytes()
+    return manifest
+
+
+def _prefix(archive: Archive, top: Mapping[str, Any], signature: str | None) -> str:
+    """What names of members begin with that are of one signature of a file; its manifest is the right one."""
+    names = list(map(str, top["signatures"]))
+    wanted = signature if signature is not None else names[0] if len(names) == 1 else DEFAULT_SIGNATURE
+    if wanted not in names:
+        raise ArtifactError(
+            f"{archive.name} has no signature {wanted!r}: it has {', '.join(names)}",
+            hint=suggestion(wanted, names),
+        )
+    number = names.index(wanted)
+    if sha256_of(archive.member(f"{number}/{_MANIFEST}")) != top["programs"][number]:
+        raise ArtifactError(f"{archive.name}: the manifest of signature {wanted!r} is damaged", hint=_HINT)
+    return f"{number}/"
+
+
+def _decode(
+    archive: Archive, prefix: str, shared: StoredWeights | None, find_call: Callable[[str], Callable[..., Any]]
+) -> _Contents:
+    """All of a program but the bytes of its weights, checked. Other errors than ArtifactError mean that the file is
+    damaged. prefix: of names of members. shared: weights of all programs of the file; None where there is one."""
+    name = archive.name
+    manifest = _manifest(archive, prefix)
+    described = archive.member(f"{prefix}{_PROGRAM}").tobytes()
     digest = sha256_of(described)
     if digest != manifest["program"]:
         raise ArtifactError(f"{name}: the program is damaged", hint=_HINT)
     data = json.loads(described)
     names, digests = list(map(str, data["code"])), manifest["code"]
-    binaries = tuple(Binary(symbol, archive.member(f"code/{n}").tobytes()) for n, symbol in enumerate(names))
+    binaries = tuple(Binary(symbol, archive.member(f"{prefix}code/{n}").tobytes()) for n, symbol in enumerate(names))
     for binary, expected in zip(binaries, digests, strict=True):
         if _code_digest(digest, binary) != expected:
             raise ArtifactError(f"{name}: code of {binary.name} is damaged, or that of another program", hint=_HINT)
-    weights = decode_weights(archive.member(_WEIGHTS), data["weights"], name)
+    if shared is None:
+        weights = decode_weights(archive.member(_WEIGHTS), data["weights"], name)
+    else:
+        weights = shared.part(data["weights"])
     count = data["constants"]
     if type(count) is not int or not 0 <= count <= len(weights.arrays):
         raise ArtifactError(f"{name}: {count} of {len(weights.arrays)} weights are constants")
@@ -223,13 +312,20 @@ def _decode(archive: Archive, find_call: Callable[[str], Callable[..., Any]]) ->
     return _Contents(str(data["target"]), str(data["arch"]), program, signature, binaries, weights, count)
 
 
-def _load(name: str, memory: Any, verify: Verify, sha256: str | None) -> CompiledGraph:
+def _load(name: str, memory: Any, verify: Verify, sha256: str | None, signature: str | None) -> CompiledGraph:
     """name: of the file, for messages. memory: its bytes as an array, in which the weights stay."""
     if sha256 is not None:
         _require_sha256(memory, name, sha256)
     registry = load_registry()
     with _decoding(name):
-        contents = _decode(Archive(name, memory), lambda operator: _host_operator(operator, registry, name))
+        archive = Archive(name, memory)
+        top, prefix, shared = _manifest(archive, ""), "", None
+        if "signatures" in top:
+            prefix = _prefix(archive, top, signature)
+            shared = decode_weights(archive.member(_WEIGHTS), top["weights"], name)
+        elif signature is not None:
+            raise ArtifactError(f"{name} has no signature {signature!r}: it holds one graph", hint="leave it out")
+        contents = _decode(archive, prefix, shared, lambda operator: _host_operator(operator, registry, name))
         weights = contents.weights
         # The digest of the whole file vouches for the weights, too.
         if verify == "full" and sha256 is None:

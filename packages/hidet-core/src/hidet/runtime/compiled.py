@@ -206,7 +206,7 @@ class CompiledGraph:
     def run(self, arguments: Sequence[Any], adapter: TensorAdapter) -> list[Any]:
         """Run without checks on tensors of `adapter`'s library."""
         if self._before_use is not None:
-            self._require_usable()
+            self.require_usable()
         parameters, executor = self._parameters, self._executor
         if parameters is None:
             return executor.run(arguments, adapter)
@@ -243,17 +243,17 @@ class CompiledGraph:
         """
         from hidet.runtime.artifact import save
 
-        self._require_usable()
+        self.require_usable()
         save(self.bundle, path)
 
     def __reduce__(self) -> tuple[Callable[[bytes], CompiledGraph], tuple[bytes]]:
         """A pickled or copied graph is what `save` writes and `hidet.load` gives, and as self-contained."""
         from hidet.runtime.artifact import from_bytes, to_bytes
 
-        self._require_usable()
+        self.require_usable()
         return from_bytes, (to_bytes(self.bundle),)
 
-    def _require_usable(self) -> None:
+    def require_usable(self) -> None:
         """Call what is to be called before the graph is used."""
         before_use = self._before_use
         if before_use is not None:

@@ -50,6 +50,28 @@ class StoredWeights:
         if wrong is not None:
             raise ArtifactError(f"{self.file}: weight {wrong} is damaged", hint="compile and save the model again")
 
+    def part(self, numbers: Sequence[int]) -> StoredWeights:
+        """Some of the weights, in the order of these numbers. ArtifactError for one that there is not."""
+        if not all(type(number) is int and 0 <= number < len(self.arrays) for number in numbers):
+            raise ArtifactError(f"{self.file}: a program has a weight that none of the {len(self.arrays)} is")
+        chosen = [tuple(held[number] for number in numbers) for held in (self.arrays, self.places, self.digests)]
+        return StoredWeights(self.file, *chosen)
+
+
+def distinct(arrays: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Arrays without those that occur again, and for each array its number among what is left."""
+    data = [_encode_texts(array) if array.dtype.hasobject else _bytes_of(array) for array in arrays]
+    kept: dict[tuple[str, str, tuple[int, ...]], int] = {}
+    found: list[Any] = []
+    numbers: list[int] = []
+    for array, digest in zip(arrays, _digests(data), strict=True):
+        key = digest, str(array.dtype), array.shape
+        if key not in kept:
+            kept[key] = len(found)
+            found.append(array)
+        numbers.append(kept[key])
+    return found, numbers
+
 
 def encode_weights(arrays: Sequence[Any]) -> EncodedWeights:
     """The arrays as bytes; strings as JSON."""
