@@ -14,7 +14,8 @@ from click.testing import CliRunner
 import hidet
 import hidet.tensorflow
 from hidet.cli import main
-from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.errors import ArtifactError, ImportFailed, UnsupportedOp
+from hidet.runtime.artifact import verify_file
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed: nox -s tensorflow")
 keras = tf.keras
@@ -52,6 +53,29 @@ def test_any_signature_of_a_saved_model_is_imported(tmp_path) -> None:
         assert compiled(np.array([1, 2], np.float32))["y"].tolist() == expected
     with pytest.raises(ImportFailed, match="no signature 'serving_default': it has twice, last"):
         hidet.tensorflow.from_saved_model(tmp_path / "saved")
+
+
+def test_signatures_of_a_saved_model_are_one_file_with_their_weights_once(tmp_path) -> None:
+    module = tf.Module()
+    module.weight = tf.Variable(np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32))
+    given = [tf.TensorSpec((None, 64), tf.float32, "x")]
+    module.there = tf.function(lambda x: {"y": x @ module.weight}, input_signature=given)
+    module.cut = tf.function(lambda x: {"y": tf.nn.relu(x @ module.weight)}, input_signature=given)
+    saved = tmp_path / "saved"
+    tf.saved_model.save(module, saved, signatures={"there": module.there, "cut": module.cut})
+    compiled = hidet.tensorflow.compile_signatures(saved)
+    hidet.save_signatures(compiled, tmp_path / "both.hidet")
+    compiled["there"].save(tmp_path / "one.hidet")
+    x = np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)
+    for name, function in (("there", module.there), ("cut", module.cut)):
+        loaded = hidet.load(tmp_path / "both.hidet", signature=name)
+        np.testing.assert_allclose(loaded(x=x)["y"], function(x)["y"], rtol=0, atol=1e-5)
+    weights = [verify_file(tmp_path / name).weight_bytes for name in ("one.hidet", "both.hidet")]
+    assert weights[0] == weights[1] >= 64 * 64 * 4
+    with pytest.raises(ArtifactError, match="no signature 'serving_default': it has there, cut"):
+        hidet.load(tmp_path / "both.hidet")
+    with pytest.raises(ArtifactError, match="it holds one graph"):
+        hidet.load(tmp_path / "one.hidet", signature="there")
 
 
 def test_a_saved_model_of_hidet_runs_where_tensorflow_cannot_be_imported(model, tmp_path) -> None:

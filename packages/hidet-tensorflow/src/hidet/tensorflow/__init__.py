@@ -1,6 +1,7 @@
 """hidet's TensorFlow front-end.
 
 compile(model)            a compiled Keras model, tf.function, tf.Module or concrete function
+compile_signatures(path)  several signatures of a SavedModel or TFLite file, for one artifact
 from_tensorflow(model)    the same as a graph with its signature, for `hidet.compile`
 from_saved_model(path)    a signature of a SavedModel as such a graph
 from_tflite(path)         a TFLite file as such a graph; needs no TensorFlow
@@ -17,11 +18,19 @@ from typing import TYPE_CHECKING
 from hidet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from hidet.tensorflow.convert import compile, from_saved_model, from_tensorflow
+    from hidet.tensorflow.convert import compile, compile_signatures, from_saved_model, from_tensorflow
     from hidet.tensorflow.supported import Unsupported, check
     from hidet.tensorflow.tflite.convert import from_tflite
 
-__all__ = ["Unsupported", "check", "compile", "from_saved_model", "from_tensorflow", "from_tflite"]
+__all__ = [
+    "Unsupported",
+    "check",
+    "compile",
+    "compile_signatures",
+    "from_saved_model",
+    "from_tensorflow",
+    "from_tflite",
+]
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,
@@ -29,6 +38,7 @@ __getattr__, __dir__ = lazy_attributes(
         "Unsupported": "supported",
         "check": "supported",
         "compile": "convert",
+        "compile_signatures": "convert",
         "from_saved_model": "convert",
         "from_tensorflow": "convert",
         "from_tflite": "tflite.convert",

@@ -15,8 +15,10 @@ from hidet.errors import ImportFailed
 from hidet.runtime.signature import ModelGraph
 from hidet.tensorflow._plugin import is_tflite_model
 from hidet.tensorflow.importer import import_model
-from hidet.tensorflow.loader import LoadedModel, load_model, load_saved_model
+from hidet.tensorflow.loader import LoadedModel, load_model, load_saved_model, load_signatures
 from hidet.tensorflow.tflite.convert import import_for_compile as import_lite_model
+from hidet.tensorflow.tflite.importer import import_lite
+from hidet.tensorflow.tflite.loader import load_lite
 
 if TYPE_CHECKING:
     from hidet.runtime.compiled import CompiledGraph
@@ -44,6 +46,31 @@ def compile(
     """
     graph = from_tensorflow(model, example_inputs, signature=signature, shapes=shapes, values=values)
     return compile_model(graph, target=target, options=options)
+
+
+def compile_signatures(
+    path: str | os.PathLike[str],
+    signatures: Sequence[str] | None = None,
+    *,
+    target: str = "auto",
+    options: Options | Mapping[str, Any] | None = None,
+) -> dict[str, CompiledGraph]:
+    """Compile several signatures of a SavedModel or TFLite file, for `hidet.save_signatures`; None is all of them.
+
+    target, options: as of `hidet.compile`. Raises what `compile` raises, ImportFailed for a file without signatures.
+    """
+    context = make_context()
+    if is_tflite_model(path):
+        lite = load_lite(path)
+        names = list(lite.signatures if signatures is None else signatures)
+        graphs = {name: import_lite(lite, context, signature=name) for name in names}
+    else:
+        graphs = {
+            name: _imported(loaded, context, None, None) for name, loaded in load_signatures(path, signatures).items()
+        }
+    if not graphs:
+        raise ImportFailed(f"{os.fspath(path)} has no signatures", hint="`hidet.compile` takes it as it is")
+    return {name: compile_model(graph, target=target, options=options) for name, graph in graphs.items()}
 
 
 def from_tensorflow(

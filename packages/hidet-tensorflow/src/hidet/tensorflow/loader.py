@@ -104,9 +104,22 @@ def load_model(model: Any, example_inputs: Any = None, *, signature: str | None 
 
 def load_saved_model(path: str | os.PathLike[str], signature: str | None, example_inputs: Any = None) -> LoadedModel:
     """One signature of a SavedModel. ImportFailed for a damaged one, and for a signature that it does not have."""
+    return _signature_of(path, _read_saved_model(path), signature or DEFAULT_SIGNATURE, example_inputs)
+
+
+def load_signatures(path: str | os.PathLike[str], names: Sequence[str] | None = None) -> dict[str, LoadedModel]:
+    """Signatures of a SavedModel by name, which is read once; None is all of them. Raises what `load_saved_model`
+    raises."""
+    saved = _read_saved_model(path)
+    return {name: _signature_of(path, saved, name, None) for name in (saved.signatures if names is None else names)}
+
+
+def _read_saved_model(path: str | os.PathLike[str]) -> Any:
     tf = load_tensorflow()
-    saved = _attempt(f"SavedModel {os.fspath(path)}", lambda: _load(tf, os.fspath(path)))
-    name = signature or DEFAULT_SIGNATURE
+    return _attempt(f"SavedModel {os.fspath(path)}", lambda: _load(tf, os.fspath(path)))
+
+
+def _signature_of(path: str | os.PathLike[str], saved: Any, name: str, example_inputs: Any) -> LoadedModel:
     if name not in saved.signatures:
         names = list(saved.signatures)
         raise ImportFailed(

@@ -20,6 +20,7 @@ Plug-ins add rows (`hidet_handlers`).
     control              calls, branches and loops
     lists                lists of tensors
     signal               complex numbers and Fourier transforms
+    decode               labels of speech, sparse results made dense
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ FAMILIES = (
     "control",
     "lists",
     "signal",
+    "decode",
 )
 
 
