@@ -208,17 +208,41 @@ def tests(session: nox.Session) -> None:
 def tensorflow(session: nox.Session) -> None:
     """hidet-tensorflow against TensorFlow, in an environment of its own without torch; of whole models a few
     (`-- -m "models or not models"`: all)."""
+    environment = with_tensorflow(session)
+    run_pytest(session, environment, "packages/hidet-tensorflow", "-n", "2", "-m", "not models", "--durations=5")
+
+
+@nox.session(venv_backend="none", default=False)
+def fuzz_tensorflow(session: nox.Session) -> None:
+    """Damaged TFLite files and SavedModels in their thousands (`-- --count 100 --kinds tflite`: fewer, of one kind)."""
+    environment = with_tensorflow(session)
+    with tempfile.TemporaryDirectory() as cache:
+        environment.run("-m", "tests.fuzz.tensorflow_files", *session.posargs, env={"HIDET_CACHE_DIR": cache})
+
+
+@nox.session(venv_backend="none", default=False)
+def bench_tensorflow(session: nox.Session) -> None:
+    """Keras models against TensorFlow, XLA and ONNX Runtime (`-- --check`: whether all are right from every source)."""
+    environment = with_tensorflow(session)
+    environment.install("onnxruntime>=1.20")
+    # It asks for an older protobuf than TensorFlow does.
+    environment.pip("--no-deps", "tf2onnx>=1.17")
+    environment.run("benchmarks/tensorflow_models.py", *session.posargs)
+
+
+def with_tensorflow(session: nox.Session) -> Environment:
+    """The environment with TensorFlow, our wheels that it needs in editable form, and a trained model."""
     environment = Environment(session, ROOT / ".nox" / "tensorflow")
     environment.create()
-    environment.install(
-        *group("build"), "pytest>=8.4", "pytest-xdist>=3.6", os.environ.get("HIDET_TENSORFLOW", TENSORFLOW)
-    )
+    # The schema of TFLite files, which a test compares ours with.
+    wanted = ("pytest>=8.4", "pytest-xdist>=3.6", "tflite==2.18.0")
+    environment.install(*group("build"), *wanted, os.environ.get("HIDET_TENSORFLOW", TENSORFLOW))
     wheels = ("hidet-core", "hidet-script", "hidet-cpu", "hidet-testing", "hidet-tensorflow")
     editables = [argument for package in wheels for argument in ("--editable", f"packages/{package}")]
     environment.install("--no-build-isolation", *editables)
     # It carries a trained model; what it requires besides is for making MIDI files, with an old TensorFlow.
     environment.pip("--no-deps", "basic-pitch==0.4.0")
-    run_pytest(session, environment, "packages/hidet-tensorflow", "-n", "2", "-m", "not models", "--durations=5")
+    return environment
 
 
 @nox.session(venv_backend="none")

@@ -2,6 +2,7 @@
 
     python listen.py
     python listen.py --sound recording.npy          22050 Hz, one channel, float32 in [-1, 1]
+    python listen.py --lite                         the package's .tflite file: TensorFlow need not be installed
 
 The package basic-pitch carries the model, a SavedModel of Keras 2 (`pip install --no-deps basic-pitch`). Without a
 recording, the sound is a chord that is made here. Two seconds of sound are one call of the model, which takes them
@@ -35,12 +36,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 @click.command()
 @click.option("--sound", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A .npy file, 22050 Hz.")
 @click.option("--count", default=3, show_default=True, help="How many notes to name.")
-def main(sound: Path | None, count: int) -> None:
+@click.option("--lite", is_flag=True, help="Take the model's TFLite file, which needs no TensorFlow.")
+def main(sound: Path | None, count: int, lite: bool) -> None:
     """Name the notes of a sound."""
     console = Console(width=100)
     samples = chord((57, 61, 64)) if sound is None else np.load(sound).astype(np.float32)
     start = time.perf_counter()
-    compiled = hidet.tensorflow.compile(model_path())
+    compiled = hidet.tensorflow.compile(model_path().with_suffix(".tflite") if lite else model_path())
     console.print(f"basic-pitch compiled in {time.perf_counter() - start:.1f} s, without TensorFlow from here on")
     start = time.perf_counter()
     heard = compiled(windows(samples))

@@ -234,18 +234,37 @@ def _input(entry: Any, seed: int) -> Array | None:
     return made.astype(dtype)
 
 
+class _Reference:
+    """A process that runs files in TensorFlow, a line each; damage may end it, and another one takes its place."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, path: Path, inputs: Path) -> bool:
+        """Whether TensorFlow ran the file; its results are in "outputs.npz" beside it."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", MODULE, "--reference"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(path), str(inputs)]) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip() == "ran"
+
+
+_REFERENCE = _Reference()
+
+
 def _judged(path: Path, inputs: Sequence[Any], outputs: Any) -> tuple[str, str]:
-    """("ran", …) where TensorFlow gives the same, or nothing. It runs in a process that may die."""
+    """("ran", …) where TensorFlow gives the same, or nothing."""
     given = path.parent / "inputs.npz"
     np.savez(given, *inputs)
-    done = subprocess.run(
-        [sys.executable, "-m", MODULE, "--reference", str(path), "--inputs", str(given)],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
     target = path.parent / "outputs.npz"
-    if done.returncode or not target.exists():
+    if not _REFERENCE.run(path, given):
         return "ran", "no reference"
     made = list(outputs.values()) if isinstance(outputs, dict) else [outputs]
     with np.load(target) as expected:
@@ -262,14 +281,25 @@ def _judged(path: Path, inputs: Sequence[Any], outputs: Any) -> tuple[str, str]:
     return "ran", "compared with TensorFlow"
 
 
+def serve_references() -> None:
+    """What the process of a `_Reference` does: a file a line, until there are no more."""
+    for line in sys.stdin:
+        path, inputs = json.loads(line)
+        try:
+            write_reference(path, inputs)
+            print("ran", flush=True)
+        except Exception as error:  # noqa: BLE001 - where TensorFlow fails there is nothing to compare with
+            print(type(error).__name__, flush=True)
+
+
 def write_reference(path: str, inputs: str) -> None:
     """What TensorFlow makes of a file, beside it."""
     with np.load(inputs) as held:
         arrays = [held[name] for name in held.files]
     if path.endswith(".tflite"):
-        from ai_edge_litert.interpreter import Interpreter
+        import tensorflow as tf
 
-        interpreter = Interpreter(path)
+        interpreter = tf.lite.Interpreter(path)
         details = interpreter.get_input_details()
         for entry, array in zip(details, arrays, strict=True):
             interpreter.resize_tensor_input(entry["index"], array.shape)
@@ -303,13 +333,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--reference", help=argparse.SUPPRESS)
-    parser.add_argument("--inputs", help=argparse.SUPPRESS)
+    parser.add_argument("--reference", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         serve(end_of)
     elif arguments.reference:
-        write_reference(arguments.reference, arguments.inputs)
+        serve_references()
     else:
         with tempfile.TemporaryDirectory() as folder:
             files = [entry for entry in make_files(Path(folder)) if entry[0].partition("/")[0] in arguments.kinds]
