@@ -1,4 +1,7 @@
-"""Recurrent layers that converters make one operator of."""
+"""Recurrent layers that converters make one operator of: LSTM (Hochreiter and Schmidhuber, 1997).
+
+What the input contributes to all gates is one product for all steps; the rest is a loop over these.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Any
 
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Handler
-from hidet.graph import Value
-from hidet.tensorflow.mapping.recurrent import Cell, run_cell
+from hidet.graph import GraphBuilder, TensorType, Value
 from hidet.tensorflow.tflite.emitter import LiteEmitter
 from hidet.tensorflow.tflite.mapping.codes import on_numbers
+from hidet.tensorflow.tflite.schema import ACTIVATIONS
 
 _GATES = 4
 
@@ -18,9 +21,21 @@ _GATES = 4
 def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     return {
-        "UNIDIRECTIONAL_SEQUENCE_LSTM": on_numbers(_forward),
-        "BIDIRECTIONAL_SEQUENCE_LSTM": on_numbers(_both_ways),
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": _with_tanh(_forward),
+        "BIDIRECTIONAL_SEQUENCE_LSTM": _with_tanh(_both_ways),
     }
+
+
+def _with_tanh(handler: Handler) -> Handler:
+    """The activation is that of cells, not of the result."""
+    converting = on_numbers(handler)
+
+    def wrapped(e: LiteEmitter, *operands: Value | None, activation: int, **options: Any) -> Any:
+        if ACTIVATIONS[activation] != "TANH":
+            raise UnsupportedOp(f"{e.operator} with the activation {ACTIVATIONS[activation]}: expected TANH")
+        return converting(e, *operands, **options)
+
+    return wrapped
 
 
 def _forward(
@@ -75,9 +90,39 @@ def _direction(e: LiteEmitter, x: Value, operands: tuple[Value | None, ...], cli
     if not isinstance(n, int):
         raise ImportFailed(f"{e.operator}: recurrent weights are {states.type}")
     gates = e.emit("linear", x, inputs, bias)
-    nothing: Any = e.emit("full", shape=(x.tensor.shape[1], n), value=0, dtype=x.tensor.dtype)
-    made, _ = run_cell(e, Cell("lstm", clip), gates, [nothing, nothing], [states], is_reverse=is_reverse)
-    return made
+    nothing = e.emit("full", shape=(x.tensor.shape[1], n), value=0, dtype=x.tensor.dtype)
+    return _run(e, gates, nothing, states, clip, is_reverse)
+
+
+def _run(e: LiteEmitter, gates: Value, nothing: Value, weight: Value, clip: float, is_reverse: bool) -> Value:
+    """All outputs [steps, batch, n]; steps run from the end if `is_reverse`. gates[steps, batch, 4 * n]."""
+    if is_reverse:
+        gates = e.emit("flip", gates, axes=(0,))
+    body = e.builder.nested("step")
+    hidden, memory = (body.input(nothing.type) for _ in range(2))
+    now = body.input(TensorType(gates.tensor.dtype, gates.tensor.shape[1:]))
+    made = _step(body, now, hidden, memory, body.input(weight.type), clip)
+    *_, outputs = e.emit_all(
+        "scan",
+        [nothing, nothing, gates, weight],
+        {"body": body.build([*made, made[0]]), "carried": 2, "scanned": 1},
+    )
+    return e.emit("flip", outputs, axes=(0,)) if is_reverse else outputs
+
+
+def _step(b: GraphBuilder, gates: Value, hidden: Value, memory: Value, weight: Value, clip: float) -> list[Value]:
+    """Output and cell behind a step. The gates: input, forget, cell, output."""
+    total = b.emit("add", gates, b.emit("linear", hidden, weight))
+    n = int(weight.tensor.shape[1])  # type: ignore[arg-type]  # of weights
+    enter, forget, new, leave = (
+        b.emit("slice", total, starts=(0, gate * n), stops=(total.tensor.shape[0], (gate + 1) * n))
+        for gate in range(_GATES)
+    )
+    kept = b.emit("mul", b.emit("sigmoid", forget), memory)
+    after = b.emit("add", kept, b.emit("mul", b.emit("sigmoid", enter), b.emit("tanh", new)))
+    if clip > 0:
+        after = b.emit("clamp", after, min=-clip, max=clip)
+    return [b.emit("mul", b.emit("sigmoid", leave), b.emit("tanh", after)), after]
 
 
 def _joined(e: LiteEmitter, weights: tuple[Value | None, ...]) -> Value:
