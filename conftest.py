@@ -6,12 +6,17 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import signal
 from collections import Counter
 
 import pytest
 
 # What somebody has tuned on this machine would change schedules, and with them what tests expect of them.
 os.environ.setdefault("HIDET_TUNE_STORE", "off")
+
+# What a shell starts in the background ignores Ctrl-C, and tests of it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import HealthCheck, settings
