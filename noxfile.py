@@ -8,7 +8,7 @@ Sessions that need torch share one environment, `.nox/development`, because inst
 them. Set HIDET_TORCH to use another torch ("torch==2.14.0", a wheel's path). On Linux only a CPU build is installed,
 unless HIDET_ALLOW_CUDA_TORCH=1 permits the several gigabytes of CUDA libraries that the others require. TensorFlow has
 an environment of its own, `.nox/tensorflow`; HIDET_TENSORFLOW names another version. So has JAX, `.nox/jax`; HIDET_JAX
-names others ("jax==0.9.0 flax").
+names others ("jax==0.9.0 flax flatbuffers").
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXAMPLES = {
 DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
-JAX = ("jax>=0.10,<0.11", "flax>=0.12")
+JAX = ("jax>=0.10,<0.11", "flax>=0.12", "flatbuffers")
 TENSORFLOW = "tensorflow-cpu>=2.16" if sys.platform != "darwin" else "tensorflow>=2.16"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FUZZERS = ("artifacts", "onnx_models", "onnx_trained", "torch_programs")

@@ -139,3 +139,7 @@ def test_metadata_is_complete(wheels, package) -> None:
 def test_the_changelog_has_a_section_for_the_version(wheels, package) -> None:
     changelog = (ROOT / "packages" / package / "CHANGELOG.md").read_text()
     assert f"\n## {wheels[package].metadata['Version']}" in changelog
+
+
+def test_every_wheel_is_used_from_an_environment_that_has_it_alone() -> None:
+    assert {path.stem for path in (ROOT / "tests" / "wheel_use").glob("*.py")} == set(PACKAGES)
