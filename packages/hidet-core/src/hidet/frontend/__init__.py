@@ -5,9 +5,10 @@
     needed.py     errors for elements that must be known, and the inputs that they come from
     handlers.py   handlers of plug-ins, beside a front-end's own table
     names.py      foreign names as identifiers, and as symbols of open sizes
-    signature.py  how a model's callable is called
+    signature.py  how a model's callable is called, and values for its inputs
     measured.py   shapes and positions that data decide, read back while the model runs
     loops.py      types of values that loops carry
+    branches.py   decisions that are known, and what sub-graphs read from around them
     contraction.py  einsum: sums of products by index letters
 
 Nothing here knows a framework.
@@ -21,7 +22,7 @@ from hidet.frontend.emitter import Emitter, NodeFacts, Number
 from hidet.frontend.handlers import Handler, Rows, handlers_of_families, plugin_handlers
 from hidet.frontend.names import SizeNames, identifier
 from hidet.frontend.needed import in_branch
-from hidet.frontend.signature import form_of, signature_of_call
+from hidet.frontend.signature import arrays_by_name, form_of, signature_of_call
 
 __all__ = [
     "Contents",
@@ -31,6 +32,7 @@ __all__ = [
     "Number",
     "Rows",
     "SizeNames",
+    "arrays_by_name",
     "einsum",
     "form_of",
     "handlers_of_families",

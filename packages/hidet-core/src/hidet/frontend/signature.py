@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy
+
 from hidet.errors import ImportFailed
 from hidet.runtime.signature import Entries, Fixed, Form, Items, Parameter, Signature
 
@@ -15,6 +17,15 @@ _BY_POSITION = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
     inspect.Parameter.VAR_POSITIONAL,
 )
+
+
+def arrays_by_name(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Values that take the place of inputs, by the names of these, as numpy arrays. ImportFailed for what is none."""
+    arrays = {name: numpy.asarray(value) for name, value in (values or {}).items()}
+    for name, array in arrays.items():
+        if array.dtype == object:
+            raise ImportFailed(f"the value of input {name!r} is no array")
+    return arrays
 
 
 def form_of(example: Any, leaf: Callable[[Any, str], Form], place: str) -> Form:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
 from hidet.compiler.graphs import compile as compile_model
 from hidet.context import CompileContext, Options, make_context
 from hidet.dims import Dim
-from hidet.errors import ImportFailed
+from hidet.frontend import arrays_by_name
 from hidet.plugins.host import load_registry
 from hidet.runtime.signature import ModelGraph
 from hidet.stablehlo.calls import Model
@@ -81,8 +79,4 @@ def imported(
     values: Mapping[str, Any] | None,
 ) -> ModelGraph:
     """The graph of a loaded model."""
-    arrays = {name: numpy.asarray(value) for name, value in (values or {}).items()}
-    for name, array in arrays.items():
-        if array.dtype == object:
-            raise ImportFailed(f"the value of input {name!r} is no array")
-    return import_model(model, ctx, shapes=shapes, values=arrays)
+    return import_model(model, ctx, shapes=shapes, values=arrays_by_name(values))

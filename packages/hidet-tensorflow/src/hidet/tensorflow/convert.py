@@ -6,12 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
 from hidet.compiler.graphs import compile as compile_model
 from hidet.context import CompileContext, Options, make_context
 from hidet.dims import Dim
 from hidet.errors import ImportFailed
+from hidet.frontend import arrays_by_name
 from hidet.runtime.signature import ModelGraph
 from hidet.tensorflow._plugin import is_tflite_model
 from hidet.tensorflow.importer import import_model
@@ -124,8 +123,4 @@ def _imported(
     shapes: Mapping[str, Sequence[Dim]] | None,
     values: Mapping[str, Any] | None,
 ) -> ModelGraph:
-    arrays = {name: numpy.asarray(value) for name, value in (values or {}).items()}
-    for name, array in arrays.items():
-        if array.dtype == object:
-            raise ImportFailed(f"the value of input {name!r} is no array")
-    return import_model(model, ctx, shapes=shapes, values=arrays)
+    return import_model(model, ctx, shapes=shapes, values=arrays_by_name(values))

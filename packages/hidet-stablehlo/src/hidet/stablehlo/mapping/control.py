@@ -14,6 +14,7 @@ from hidet import dims, dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.errors import ImportFailed, ShapeError, UnsupportedOp
 from hidet.frontend import Handler
+from hidet.frontend.branches import Captures, decided
 from hidet.frontend.loops import WIDENINGS, widened
 from hidet.graph import TensorType, Value
 from hidet.graph.control import emit_if, emit_while
@@ -50,30 +51,8 @@ class _Closed:
 
 def _closed(e: Emitter, inner: Emitter, items: Sequence[Item]) -> _Closed:
     """Give a sub-graph inputs for all values of these items; constants among them become constants."""
-    inside: dict[Value, Value] = {}
-    captures: list[Value] = []
-
-    def captured(value: Value) -> Value:
-        if value not in inside:
-            constant = e.builder.constants.get(value)
-            if constant is not None:
-                inside[value] = inner.builder.constant(constant.data, value.tensor.dtype)
-            else:
-                inside[value] = inner.builder.input(value.type)
-                inner.known.outer[inside[value]] = (e.known, value)
-                captures.append(value)
-        return inside[value]
-
-    return _Closed(inner, [with_values(item, captured) for item in items], captures)
-
-
-def _decided(e: Emitter, value: Value) -> Any | None:
-    """The number that a value is; None where it depends on data, or on sizes."""
-    found = e.contents(value)
-    if found is None or found.size != 1:
-        return None
-    item = found.reshape(-1)[0]
-    return None if isinstance(item, DimExpr) else item
+    captures = Captures(e, inner)
+    return _Closed(inner, [with_values(item, captures) for item in items], captures.values)
 
 
 # --- branches --------------------------------------------------------------------------------------------------------
@@ -82,7 +61,7 @@ def _decided(e: Emitter, value: Value) -> Any | None:
 def _if(e: Emitter, condition: Value, *, regions: Sequence[Body], **_: Any) -> tuple[Item, ...]:
     if len(regions) != 2:
         raise ImportFailed(f"{e.operator} has {len(regions)} regions, expected 2")
-    known = _decided(e, condition)
+    known = decided(e, condition)
     if known is not None:
         return regions[0 if known else 1].inline(())
     return _choose(e, condition, regions[0].captured(), regions[1].captured(), *map(_writing, regions))
@@ -96,7 +75,7 @@ def _case(e: Emitter, index: Value, *, regions: Sequence[Body], **_: Any) -> tup
     """An index of no branch means the last one."""
     if not regions:
         raise ImportFailed(f"{e.operator} has no branches")
-    known = _decided(e, index)
+    known = decided(e, index)
     if known is not None:
         return regions[int(known) if 0 <= known < len(regions) else -1].inline(())
     if len(regions) == 1:

@@ -14,6 +14,7 @@ from hidet import dims, dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.errors import ShapeError, UnsupportedOp
 from hidet.frontend import Handler
+from hidet.frontend.branches import Captures, decided
 from hidet.frontend.loops import WIDENINGS, widened
 from hidet.graph import Graph, TensorType, Value
 from hidet.graph.control import emit_if, emit_while
@@ -64,21 +65,8 @@ class _Closed:
 
 def _closed(e: TensorFlowEmitter, inner: TensorFlowEmitter, items: Sequence[Item]) -> _Closed:
     """Give a sub-graph inputs for all values of these items; constants among them become constants."""
-    inside: dict[Value, Value] = {}
-    captures: list[Value] = []
-
-    def captured(value: Value) -> Value:
-        if value not in inside:
-            constant = e.builder.constants.get(value)
-            if constant is not None:
-                inside[value] = inner.builder.constant(constant.data, value.tensor.dtype)
-            else:
-                inside[value] = inner.builder.input(value.type)
-                inner.known.outer[inside[value]] = (e.known, value)
-                captures.append(value)
-        return inside[value]
-
-    return _Closed(inner, [with_values(item, captured) for item in items], captures)
+    captures = Captures(e, inner)
+    return _Closed(inner, [with_values(item, captures) for item in items], captures.values)
 
 
 def _flag(e: TensorFlowEmitter, condition: Value) -> Value:
@@ -88,15 +76,6 @@ def _flag(e: TensorFlowEmitter, condition: Value) -> Value:
     return e.cast(condition, dtypes.boolean)
 
 
-def _decided(e: TensorFlowEmitter, value: Value) -> Any | None:
-    """The number that a value is; None where it depends on data, or on sizes."""
-    found = e.contents(value)
-    if found is None or found.size != 1:
-        return None
-    item = found.reshape(-1)[0]
-    return None if isinstance(item, DimExpr) else item
-
-
 # --- branches --------------------------------------------------------------------------------------------------------
 
 
@@ -104,7 +83,7 @@ def _if(
     e: TensorFlowEmitter, condition: Value, *items: Item, then_branch: Body, else_branch: Body, **_: Any
 ) -> tuple[Item, ...]:
     flag = _flag(e, condition)
-    known = _decided(e, flag)
+    known = decided(e, flag)
     if known is not None:
         return (then_branch if known else else_branch).inline(items)
     return _choose(e, flag, items, then_branch.write, else_branch.write)
@@ -112,7 +91,7 @@ def _if(
 
 def _case(e: TensorFlowEmitter, index: Value, *items: Item, branches: Sequence[Body], **_: Any) -> tuple[Item, ...]:
     """An index of no branch means the last one."""
-    known = _decided(e, index)
+    known = decided(e, index)
     if known is not None:
         return branches[int(known) if 0 <= known < len(branches) else -1].inline(items)
     return tuple(_one_of(e, index, items, 0, branches))

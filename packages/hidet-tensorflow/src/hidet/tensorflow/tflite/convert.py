@@ -11,6 +11,7 @@ import numpy
 from hidet.context import CompileContext, make_context
 from hidet.dims import Dim
 from hidet.errors import ImportFailed
+from hidet.frontend import arrays_by_name
 from hidet.runtime.signature import ModelGraph
 from hidet.tensorflow.tflite.importer import import_lite
 from hidet.tensorflow.tflite.loader import load_lite
@@ -54,8 +55,7 @@ def import_for_compile(
         names = list(loaded.signature(signature).inputs)
         given = example_inputs if isinstance(example_inputs, Mapping) else _by_name(names, example_inputs)
         fixed = {**{name: tuple(numpy.shape(array)) for name, array in given.items()}, **fixed}
-    arrays = {name: numpy.asarray(value) for name, value in (values or {}).items()}
-    return import_lite(loaded, ctx, signature=signature, shapes=fixed, values=arrays)
+    return import_lite(loaded, ctx, signature=signature, shapes=fixed, values=arrays_by_name(values))
 
 
 def _by_name(names: Sequence[str], given: Any) -> dict[str, Any]:
