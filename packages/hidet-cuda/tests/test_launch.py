@@ -35,6 +35,8 @@ pytestmark = pytest.mark.filterwarnings(f"ignore::{FallbackWarning.__module__}.{
 class StreamAdapter(NumpyAdapter):
     """Arrays that stand for memory of a device, used in stream 5."""
 
+    is_host = False
+
     def stream(self) -> int:
         return 5
 

@@ -203,6 +203,8 @@ def test_copies_tensor_cores_and_warps() -> None:
 class DeviceTensors(NumpyAdapter):
     """Arrays that stand for tensors of a GPU, used in stream 7."""
 
+    is_host = False
+
     def describe(self, tensor: Any) -> TensorFacts:
         return replace(super().describe(tensor), device="cuda:0")
 

@@ -81,6 +81,8 @@ def test_the_page_names_every_lowering():
 class DeviceTensors(NumpyAdapter):
     """Arrays that stand for memory of a device, used in stream 7."""
 
+    is_host = False
+
     def describe(self, tensor):
         return replace(super().describe(tensor), device="cuda:0")
 

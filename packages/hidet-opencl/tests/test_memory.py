@@ -17,7 +17,7 @@ from hidet.errors import DeviceOutOfMemory, LaunchError
 from hidet.gpu.lang import blockIdx, threadIdx
 from hidet.graph.parser import parse_graph
 from hidet.lang import attrs, f32, i32
-from hidet.opencl import asarray, devices
+from hidet.opencl import asarray, devices, release_memory
 from hidet.opencl.memory import Block, SvmMemory
 from hidet.testing.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
@@ -76,6 +76,52 @@ def test_random_graphs_agree_with_the_interpreter(seed: int) -> None:
         np.testing.assert_allclose(ours, right, rtol=1e-6, atol=1e-6 * peak)
 
 
+def test_tensors_of_torch_stay_on_the_host_and_are_copied() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("hidet.torch")
+    first, second = torch.nn.Linear(6, 5), torch.nn.Linear(5, 4)
+    model = torch.nn.Sequential(first, torch.nn.Tanh(), second).eval()
+    x = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    for options in ({}, {"freeze": True}):
+        torch.compiler.reset()
+        compiled = torch.compile(model, backend="hidet", options={"target": "opencl", **options})
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x))
+            second.bias.data.add_(1)
+            change = (compiled(x) - model(x)).abs().max().item()
+        assert change == pytest.approx(1.0 if options else 0.0, abs=1e-5), "parameters are copied in every call"
+    loss = torch.compile(first, backend="hidet", options={"target": "opencl"})(x).square().sum()
+    loss.backward()
+    torch.testing.assert_close(first.bias.grad, 2 * first(x).sum(0))
+    whole = hidet.compile(model, (x,), target="opencl")
+    assert isinstance(whole(x), torch.Tensor) and isinstance(whole(x.numpy()), np.ndarray)
+
+
+def test_what_torch_overwrites_between_other_elements_is_copied_back_alone() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("hidet.torch")
+
+    def update(x, y):  # type: ignore[no-untyped-def]
+        x.add_(1.0)
+        y.mul_(x.sum())
+
+    whole = torch.ones(8)
+    compiled = torch.compile(update, backend="hidet", options={"target": "opencl"})
+    compiled(whole[::2], whole[1::2])
+    assert whole.tolist() == [2.0, 8.0] * 4
+
+
+def test_a_graph_that_torch_has_to_run_in_part_runs_in_torch_and_says_so() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("hidet.torch")
+    from hidet.errors import FallbackWarning
+
+    compiled = torch.compile(torch.linalg.svdvals, backend="hidet", options={"target": "opencl"})
+    with pytest.warns(FallbackWarning, match="has no tensors on opencl:0"):
+        found = compiled(torch.eye(3))
+    torch.testing.assert_close(found, torch.ones(3))
+
+
 def test_scripts_take_arrays_of_the_device_and_tell_of_failed_assertions() -> None:
     with hidet.script_module() as module:
 
@@ -109,6 +155,17 @@ def test_memory_tells_of_the_device(distant: devices.Device) -> None:
         np.from_dlpack(placed)
     with pytest.raises(DeviceOutOfMemory, match="cannot be had"):
         Block(distant, 1 << 50)
+
+
+def test_memory_that_was_freed_is_used_again_until_it_is_released(distant: devices.Device) -> None:
+    first = Block(distant, 1000)
+    address = first.address
+    del first
+    again = Block(distant, 900)
+    assert again.address == address, "sizes are rounded up to 512 bytes"
+    assert Block(distant, 1000).address != address
+    release_memory()
+    assert again.address == address
 
 
 def test_memory_is_filled_by_the_device(distant: devices.Device) -> None:

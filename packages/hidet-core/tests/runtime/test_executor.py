@@ -213,6 +213,7 @@ def test_outputs_that_share_memory_are_views_of_one_block() -> None:
 class _DeviceAdapter(NumpyAdapter):
     """Arrays that stand for memory of a device, used in a stream that a test chooses."""
 
+    is_host = False
     chosen = 1
 
     def stream(self) -> int:

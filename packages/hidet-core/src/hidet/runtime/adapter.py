@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 class TensorAdapter(Protocol):
-    """The few operations the runtime needs from a tensor library. Strides are in elements."""
+    """The few operations the runtime needs from a tensor library. Strides are in elements.
+
+    is_host: whether its tensors lie in the host's memory.
+    """
+
+    is_host: bool
 
     def pointer(self, tensor: Any) -> int:
         """Address of element zero."""
@@ -112,6 +117,7 @@ class CheckedAdapter(TensorAdapter, Protocol):
 class NumpyAdapter:
     """numpy arrays, and what shares its memory with one through DLPack."""
 
+    is_host = True
     finished: Callable[[Any], Any] | None = None
 
     def pointer(self, tensor: Any) -> int:

@@ -102,7 +102,7 @@ class ArgumentCheck:
             found = self._adapters.get(kind)
             if found is None:
                 found = self._adapters[kind] = adapter_for(kind, self._memory)
-            if self._memory is None or not isinstance(found, NumpyAdapter):
+            if self._memory is None or not found.is_host:
                 return found
         return found or adapter_named({self._signature.tensor_type}, self._memory) or NumpyAdapter()
 
@@ -162,7 +162,7 @@ class ArgumentCheck:
         return tuple(copies)
 
     def _check_type(self, found: TensorFacts, slot: TensorSlot, number: int, adapter: CheckedAdapter) -> None:
-        device = "cpu" if self._memory is None or isinstance(adapter, NumpyAdapter) else self._memory.name
+        device = "cpu" if self._memory is None or adapter.is_host else self._memory.name
         if found.device != device:
             where = "the CPU" if device == "cpu" else device
             raise LaunchError(

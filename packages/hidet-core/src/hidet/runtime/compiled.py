@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hidet.plugins.attributes import member
-from hidet.runtime.adapter import NumpyAdapter, TensorAdapter
+from hidet.runtime.adapter import CheckedAdapter
 from hidet.runtime.arguments import ArgumentCheck
+from hidet.runtime.copied import run_copied
 from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.parameter_sets import ParameterSets
 from hidet.runtime.program import HostProgram, NodeCounts
@@ -163,7 +164,8 @@ class CompiledGraph:
         tensors of the same library, in the model's structure; a graph's single one is bare, several are a tuple.
         Arguments that lie otherwise in memory than the graph was compiled for are copied. On a device, tensors have to
         be there; arrays that share their memory (DLPack, CUDA array interface) give arrays of `hidet.cuda`. numpy
-        arrays alone are copied there, and results back, for which the call waits. ShapeError, DTypeError or LaunchError
+        arrays alone, and tensors of a library that has none on that device, are copied there, and results back, for
+        which the call waits. ShapeError, DTypeError or LaunchError
         names the argument that does not fit.
         """
         inputs: Sequence[Any] = arguments
@@ -177,10 +179,7 @@ class CompiledGraph:
     def call_on_inputs(self, inputs: Sequence[Any]) -> Any:
         """As a call, on the inputs of the graph in order, whatever else the model takes."""
         adapter, arguments = self._check(inputs)
-        if self._memory is not None and isinstance(adapter, NumpyAdapter):
-            results = self._run_copied(arguments, self._memory)
-        else:
-            results = self.run(arguments, adapter)
+        results = self.run(arguments, adapter)
         if adapter.finished is not None:
             outputs = [output for output in self.bundle.program.outputs if output.mutates is None]
             for number, output in enumerate(outputs):
@@ -188,25 +187,14 @@ class CompiledGraph:
                     results[number] = adapter.finished(results[number])
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _run_copied(self, arguments: Sequence[Any], memory: DeviceMemory) -> list[Any]:
-        """Run on copies of arrays of the host; results are such arrays, too, and what is overwritten is copied back."""
-        placed = [
-            value if slot.tensor is None else memory.place(value)
-            for value, slot in zip(arguments, self.bundle.program.inputs, strict=True)
-        ]
-        results = self.run(placed, memory.adapter())
-        outputs = [output for output in self.bundle.program.outputs if output.mutates is None]
-        for output in self.bundle.program.outputs:
-            if output.mutates is not None:
-                arguments[output.mutates][...] = placed[output.mutates].numpy()
-        return [
-            value if output.tensor is None else value.numpy() for value, output in zip(results, outputs, strict=True)
-        ]
-
-    def run(self, arguments: Sequence[Any], adapter: TensorAdapter) -> list[Any]:
-        """Run without checks on tensors of `adapter`'s library."""
+    def run(self, arguments: Sequence[Any], adapter: CheckedAdapter) -> list[Any]:
+        """Run without checks on tensors of `adapter`'s library; those of the host are copied to the device that the
+        graph is for, where that has memory of its own, and results back."""
         if self._before_use is not None:
             self.require_usable()
+        memory = self._memory
+        if memory is not None and adapter.is_host:
+            return run_copied(self.bundle.program, arguments, adapter, memory, self.run)
         parameters, executor = self._parameters, self._executor
         if parameters is None:
             return executor.run(arguments, adapter)
@@ -230,7 +218,7 @@ class CompiledGraph:
         Python in part.
         """
         adapter, arguments = self._check(inputs)
-        if isinstance(adapter, NumpyAdapter):
+        if adapter.is_host:
             return None
         parameters = None if self._parameters is None else self._parameters.state(arguments, adapter)
         recorded = self._executor.record(arguments, adapter, parameters)

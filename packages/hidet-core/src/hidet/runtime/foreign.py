@@ -8,7 +8,7 @@ import numpy
 
 from hidet.errors import LaunchError
 from hidet.runtime.adapter import NumpyAdapter
-from hidet.runtime.frame import Frame, address_in, row_major, tell
+from hidet.runtime.frame import Frame, address_in, row_major, span, tell
 from hidet.runtime.program import ForeignCall, ObjectSlot, TensorSlot
 from hidet.runtime.shape_class import ResolvedArgument, ResolvedCall, ResolvedTensor
 
@@ -45,7 +45,7 @@ def call_foreign(step: ForeignCall, call: ResolvedCall, frame: Frame) -> None:
             target = wrap(result)
             adapter.copy(target, value)
             if on_host:
-                frame.memory.from_host(address_in(result, frame), _NUMPY.pointer(target), _span(result))
+                frame.memory.from_host(address_in(result, frame), _NUMPY.pointer(target), _bytes(result))
         return
     for place, value in zip(step.results, produced, strict=False):
         frame.keep(place, value if isinstance(place, ObjectSlot) else _settled(step, place, value, frame))
@@ -55,16 +55,13 @@ def call_foreign(step: ForeignCall, call: ResolvedCall, frame: Frame) -> None:
 def _fetched(tensor: ResolvedTensor, frame: Frame) -> Any:
     """A copy of a tensor of a device as a numpy array, with what lies between its elements."""
     array, address = _NUMPY.empty(tensor.shape, tensor.strides, tensor.dtype_name)
-    frame.memory.to_host(address, address_in(tensor, frame), _span(tensor))
+    frame.memory.to_host(address, address_in(tensor, frame), _bytes(tensor))
     return array
 
 
-def _span(tensor: ResolvedTensor) -> int:
-    """Bytes from its first element to the end of its last one."""
-    if 0 in tensor.shape:
-        return 0
-    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True))
-    return (last + 1) * tensor.itemsize
+def _bytes(tensor: ResolvedTensor) -> int:
+    """From its first element to the end of its last one."""
+    return span(tensor.shape, tensor.strides) * tensor.itemsize
 
 
 def _settled(step: ForeignCall, place: TensorSlot, value: Any, frame: Frame) -> Any:

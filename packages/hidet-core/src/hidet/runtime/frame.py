@@ -92,6 +92,13 @@ def flag(condition: ResolvedArgument, frame: Frame) -> bool:
     return bool(frame.memory.read(address_in(condition, frame), boolean, 1)[0])
 
 
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last one in memory, gaps included."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+
+
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements."""
     strides: list[int] = []

@@ -26,6 +26,7 @@ class ArrayAdapter:
     Arrays of other libraries that lie on the device are used where they are.
     """
 
+    is_host = False
     finished: Callable[[Any], Any] | None = None
 
     def __init__(self, device: Device) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from hidet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from hidet.opencl.memory import DeviceArray, asarray
+    from hidet.opencl.memory import DeviceArray, asarray, release_memory
 else:
-    _LAZY = {"DeviceArray": "memory", "asarray": "memory"}
+    _LAZY = {"DeviceArray": "memory", "asarray": "memory", "release_memory": "memory"}
 
     __getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
-__all__ = ["DeviceArray", "asarray"]
+__all__ = ["DeviceArray", "asarray", "release_memory"]

@@ -7,6 +7,7 @@ there by copies in the device's queue alone, which wait for what was put into it
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -26,28 +27,74 @@ from hidet.runtime.memory import Memory
 _READ_WRITE = 1
 _DLPACK_OPENCL = 4
 _ALIGN = 64
+_GRAIN = 512
+"""Bytes that sizes of blocks are rounded up to, so that more of them are alike."""
+
+
+class _Pool:
+    """Memory of one device that blocks have had, for others of their size.
+
+    Whoever takes it puts work into the one queue behind the work of those that had it, so that nobody has to wait.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._free: dict[int, list[int]] = {}
+
+    def take(self, nbytes: int) -> int:
+        """An address. DeviceOutOfMemory where there is none, even when all that is unused has been freed."""
+        try:
+            return self._free[nbytes].pop()
+        except (KeyError, IndexError):
+            pass
+        found = self._allocate(nbytes)
+        if found is None:
+            self.release()
+            found = self._allocate(nbytes)
+        if found is None:
+            raise DeviceOutOfMemory(
+                f"{nbytes} bytes of memory of {self._device.name} cannot be had",
+                hint="free tensors, or use smaller batches",
+            )
+        return found
+
+    def _allocate(self, nbytes: int) -> int | None:
+        found: int | None = function("clSVMAlloc")(self._device.context.int_ptr, _READ_WRITE, nbytes, _ALIGN)
+        return found
+
+    def put(self, nbytes: int, address: int) -> None:
+        """Give memory back."""
+        self._free.setdefault(nbytes, []).append(address)
+
+    def release(self) -> None:
+        """Free all that nobody has, when the queue is done with it."""
+        function("clFinish")(self._device.queue.int_ptr)
+        context = self._device.context.int_ptr
+        for unused in list(self._free.values()):
+            while unused:
+                function("clSVMFree")(context, unused.pop())
+
+
+@functools.cache
+def _pool(device: Device) -> _Pool:
+    return _Pool(device)
 
 
 class Block:
-    """A run of bytes, freed with this object when the device's queue is done with it."""
+    """A run of bytes of a device, which others may have when this object is gone."""
 
     def __init__(self, device: Device, nbytes: int) -> None:
         self.address = 0
         if nbytes == 0:
             return
-        context = device.context.int_ptr
-        address = function("clSVMAlloc")(context, _READ_WRITE, nbytes, _ALIGN)
-        if not address:
-            raise DeviceOutOfMemory(
-                f"{nbytes} bytes of memory of {device.name} cannot be had", hint="free tensors, or use smaller batches"
-            )
-        self.address = address
-        weakref.finalize(self, _free, device.queue.int_ptr, context, address).atexit = False
+        pool, rounded = _pool(device), -(-nbytes // _GRAIN) * _GRAIN
+        self.address = pool.take(rounded)
+        weakref.finalize(self, pool.put, rounded, self.address).atexit = False
 
 
-def _free(queue: int, context: int, address: int) -> None:
-    function("clFinish")(queue)
-    function("clSVMFree")(context, address)
+def release_memory(machine: str | None = None) -> None:
+    """Free memory that hidet keeps for later blocks, on the device that `target="opencl:<machine>"` names."""
+    _pool(find_device(machine)).release()
 
 
 class DeviceArray:
@@ -134,6 +181,7 @@ class QueueMemory:
 class ArrayAdapter:
     """`hidet.runtime.adapter.CheckedAdapter` for arrays of one device."""
 
+    is_host = False
     finished: Callable[[Any], Any] | None = None
 
     def __init__(self, device: Device) -> None:

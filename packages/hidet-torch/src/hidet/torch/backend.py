@@ -33,6 +33,7 @@ from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.stand_ins import with_stand_ins
+from hidet.torch.tensors import device_for
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
 from torch import fx
 
@@ -257,6 +258,9 @@ def compile_aten(
         steady = sorted(parameters - set(mutated_inputs(gm)))
         compile_bound = partial(_compile_imported, gm, ctx, role, current_record(), check, frozenset())
         return FrozenRunner(steady, compile_bound)
+    if _copies_tensors(ctx):
+        # Copied in every call, parameters are new tensors each time: there is nothing to prepare once.
+        parameters = frozenset()
     return _compile_imported(gm, ctx, role, current_record(), check, parameters, {})
 
 
@@ -280,6 +284,12 @@ def _compile_imported(
         imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound, plan=plan)
         if check is not None:
             check(imported)
+        if imported.eager and _copies_tensors(ctx):
+            first = imported.eager[0]
+            where = ctx.target.memory and ctx.target.memory.name
+            raise NeedsTorch(
+                f"{first.name} runs in torch ({first.reason}), which has no tensors on {where}", loc=first.loc
+            )
         if imported.eager:
             warnings.warn(fallback_warning(imported.eager), stacklevel=2)
         compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
@@ -291,6 +301,12 @@ def _compile_imported(
     if report is not None:
         deliver(report)
     return runner
+
+
+def _copies_tensors(ctx: CompileContext) -> bool:
+    """Whether calls copy tensors to a device that torch has none on."""
+    memory = ctx.target.memory
+    return memory is not None and device_for(memory.name).type == "cpu"
 
 
 def foreign_classes(example_inputs: Sequence[Any]) -> list[EagerNode]:

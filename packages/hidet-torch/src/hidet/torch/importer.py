@@ -47,7 +47,7 @@ from hidet.torch.mapping import handlers_of, handlers_of_floats
 from hidet.torch.numbers import ComputedNumber, import_argument, import_check, import_number, import_result
 from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
-from hidet.torch.tensors import as_numpy, dtype_of
+from hidet.torch.tensors import as_numpy, device_for, dtype_of
 from torch import fx
 
 # What a number that a node in torch returns is passed on as.
@@ -73,7 +73,8 @@ def import_fx(
     gm: functional but for trailing `aten.copy_` to inputs; nodes carry `meta["val"]`. parameters: numbers of inputs
     that are weights. bound: data of inputs that become constants. plan: how results are returned. bounds: smallest and
     largest values of symbols, of a graph for which nobody else ensures what it asserts of sizes; None: dynamo's guards
-    do. device: that tensors of `gm` are on; None for the target's. Raises UnsupportedOp with the whole list under
+    do. device: that tensors of `gm` are on; None for where torch has them
+    for the target. Raises UnsupportedOp with the whole list under
     `strict`, ImportFailed for devices and values that a graph cannot hold.
     """
     return Importer(gm, ctx, parameters, name, bound or {}, plan, bounds, device).run()
@@ -96,7 +97,7 @@ class Importer:
         self.gm = without_tokens(gm)
         self.ctx = ctx
         self.options = ctx.options
-        self.device = device or torch.device(ctx.target.device)
+        self.device = device or device_for(ctx.target.device)
         self.sizes = SizeTable(bounds)
         self.builder = GraphBuilder(ctx.registry.operators, name)
         self.emitter = TorchEmitter(self.builder, str(self.device))

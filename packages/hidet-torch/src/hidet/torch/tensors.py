@@ -48,9 +48,21 @@ def as_numpy(tensor: torch.Tensor) -> Any:
     return source.view(carrier).numpy().view(kind)
 
 
+def device_for(name: str) -> torch.device:
+    """Where torch has the tensors that a target's code on device `name` works on: there, or, on a device that torch
+    has no tensors on, on the CPU."""
+    device = torch.device(name)
+    try:
+        torch.get_device_module(device)
+    except RuntimeError:
+        return torch.device("cpu")
+    return device
+
+
 class TorchAdapter:
     """torch's side of `hidet.runtime.adapter.CheckedAdapter`, for CPU tensors. Strides are in elements."""
 
+    is_host = True
     finished: Callable[[Any], Any] | None = None
 
     # The unbound method itself: a call of it is cheaper than one through a Python function.
@@ -104,8 +116,9 @@ class TorchAdapter:
 
     @staticmethod
     def on(device: str) -> TorchAdapter:
-        """The adapter for tensors on a device."""
-        return TorchAdapter() if device == "cpu" else DeviceAdapter(torch.device(device))
+        """The adapter for tensors on a device; that of the CPU where torch has none there."""
+        place = device_for(device)
+        return TorchAdapter() if place.type == "cpu" else DeviceAdapter(place)
 
     @staticmethod
     def convert(value: Any) -> torch.Tensor:
@@ -194,6 +207,8 @@ class TorchAdapter:
 
 class DeviceAdapter(TorchAdapter):
     """torch's side for the tensors of one CUDA device: memory of torch's allocator, work in torch's current stream."""
+
+    is_host = False
 
     def __init__(self, device: torch.device) -> None:
         index: int | None = device.index
