@@ -6,25 +6,26 @@ Whole models are the zoo's (`nox -s models`); those of this page are parts of th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 import hidet
 import hidet.torch
 from benchmarks.unet_block import build_unet_block, unet_inputs
 from hidet.opencl.devices import devices
-from tests.models.check import check_module
-from tests.models.entry import ZooModel, seeded
+from tests.models.check import check_module, flatten, judge
+from tests.models.entry import Inputs, ZooModel, seeded
 from tests.models.onnx_export import exported_model
 from tests.models.onnx_models import CachedDecoder
+from tests.models.reference import run_reference
 from tests.models.vision import build_vision, image_inputs
 from tests.models.zoo import MODELS
 
@@ -118,6 +119,45 @@ def test_a_model_is_right_through_torch(entry: ZooModel) -> None:
     assert counts is not None and (counts.fallback_nest, counts.host, counts.eager) == (0, 0, 0), str(report)
 
 
+def _require_right(entry: ZooModel, model: nn.Module, batches: Sequence[Inputs], results: Sequence[Any]) -> None:
+    """results: of the model compiled, on each of its inputs, in any structure that holds them in order."""
+    with torch.no_grad():
+        eager = [flatten(model(**inputs)) for inputs in batches]
+    right = [flatten(run_reference(model, inputs)) for inputs in batches]
+    found = []
+    for result in results:
+        leaves = [torch.as_tensor(leaf) for leaf in tree_leaves(result)]
+        assert len(leaves) == len(eager[0]), f"{entry.name} has {len(eager[0])} results, {len(leaves)} came"
+        found.append(dict(zip(eager[0], leaves, strict=True)))
+    for verdict in judge(found, eager, right):
+        assert verdict.correct, str(verdict)
+
+
+def _require_on_device(compiled: Any) -> None:
+    counts = compiled.report().nodes
+    assert (counts.fallback, counts.host, counts.eager) == (0, 0, 0), str(compiled.report())
+
+
+@pytest.mark.parametrize("entry", [_case(PARTS[1]), *(_case(entry, pytest.mark.models) for entry in WHOLE)])
+def test_a_model_is_right_compiled_by_hidet_and_loaded_from_a_file(entry: ZooModel, tmp_path: Path) -> None:
+    model, batches = entry.build(), [entry.inputs(seed) for seed in (0, 1)]
+    compiled = hidet.compile(model, batches[0], target="opencl")
+    _require_on_device(compiled)
+    compiled.save(tmp_path / "model.hidet")
+    loaded = hidet.load(tmp_path / "model.hidet")
+    for call in (compiled, loaded):
+        _require_right(entry, model, batches, [call(**inputs) for inputs in batches])
+
+
+@pytest.mark.parametrize("entry", [_case(PARTS[0]), *(_case(entry, pytest.mark.models) for entry in WHOLE)])
+def test_a_model_in_an_onnx_file_is_right(entry: ZooModel) -> None:
+    model, batches = entry.build(), [entry.inputs(seed) for seed in (0, 1)]
+    compiled = hidet.compile(str(exported_model(entry.name, model, batches[0])), target="opencl")
+    _require_on_device(compiled)
+    results = [compiled(**{name: value.numpy() for name, value in inputs.items()}) for inputs in batches]
+    _require_right(entry, model, batches, results)
+
+
 class Step(nn.Module):
     """Attention of a token over a cache, whose new row is written in place."""
 
@@ -146,30 +186,3 @@ def test_a_step_updates_its_cache_in_place() -> None:
     torch.testing.assert_close(result, right, rtol=1e-4, atol=1e-5)
     for found, expected in zip(ours, caches, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def perceptron() -> nn.Module:
-    torch.manual_seed(2)
-    return nn.Sequential(nn.Linear(20, 33), nn.GELU(), nn.LayerNorm(33), nn.Linear(33, 7), nn.Softmax(-1)).eval()
-
-
-def test_a_model_compiled_by_hidet_is_right_and_is_loaded_from_a_file(perceptron: nn.Module, tmp_path: Path) -> None:
-    x = torch.randn(5, 20)
-    compiled = hidet.compile(perceptron, x, target="opencl")
-    with torch.no_grad():
-        right = perceptron(x)
-    torch.testing.assert_close(compiled(x), right, rtol=1e-5, atol=1e-6)
-    counts = compiled.report().nodes
-    assert (counts.fallback, counts.host, counts.eager) == (0, 0, 0)
-    compiled.save(tmp_path / "model.hidet")
-    loaded = hidet.load(tmp_path / "model.hidet")
-    torch.testing.assert_close(loaded(x), right, rtol=1e-5, atol=1e-6)
-
-
-def test_a_model_in_an_onnx_file_is_right(perceptron: nn.Module) -> None:
-    x = torch.randn(5, 20)
-    compiled = hidet.compile(str(exported_model("perceptron", perceptron, {"input": x})), target="opencl")
-    with torch.no_grad():
-        right = perceptron(x).numpy()
-    np.testing.assert_allclose(compiled(x.numpy()), right, rtol=1e-5, atol=1e-6)

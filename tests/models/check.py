@@ -127,7 +127,7 @@ def check_module(
     # In float32 everything is compared in float32: torch lets convolutions on a GPU round to tf32 unless told not to.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         eager = [_run(model, inputs) for inputs in batches]
-        references = [_flatten(run_reference(model, inputs)) for inputs in batches]
+        references = [flatten(run_reference(model, inputs)) for inputs in batches]
 
         is_hidet = backend == "hidet"
         torch._dynamo.reset()
@@ -142,7 +142,7 @@ def check_module(
         name=entry.name,
         dtype=str(dtype).removeprefix("torch."),
         backend=backend if isinstance(backend, str) else backend.__name__,
-        verdicts=_judge(ours, eager, references),
+        verdicts=judge(ours, eager, references),
         counts=sum_counts(reports) if is_hidet else None,
         compile_seconds=seconds[0],
         run_seconds=min(seconds[1:]),
@@ -159,20 +159,21 @@ def _cast(inputs: Inputs, dtype: torch.dtype, device: str) -> Inputs:
 
 def _run(model: Callable[..., Any] | nn.Module, inputs: Inputs) -> Mapping[str, torch.Tensor]:
     with torch.no_grad():
-        return _flatten(model(**inputs))
+        return flatten(model(**inputs))
 
 
-def _flatten(result: Any) -> Mapping[str, torch.Tensor]:
+def flatten(result: Any) -> Mapping[str, torch.Tensor]:
     """Name every tensor in a model's result by its path in it."""
     leaves, _ = tree_flatten_with_path(result)
     return {keystr(path) or "output": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
 
 
-def _judge(
+def judge(
     ours: Sequence[Mapping[str, torch.Tensor]],
     eager: Sequence[Mapping[str, torch.Tensor]],
     references: Sequence[Mapping[str, torch.Tensor]],
 ) -> tuple[Verdict, ...]:
+    """A verdict on each output, by its name: results on several inputs, eager mode's, and those in float64."""
     names = list(eager[0])
     if list(ours[0]) != names:
         return (Verdict("outputs", "", correct=False, problem=f"are {list(ours[0])}, eager's are {names}"),)
