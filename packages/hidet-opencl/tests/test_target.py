@@ -19,6 +19,7 @@ from hidet.gpu.codegen.source import KernelFacts, KernelSource
 from hidet.graph.parser import parse_graph
 from hidet.loc import Loc
 from hidet.opencl import devices
+from hidet.opencl.codegen.warps import NONE
 from hidet.opencl.compiler import compile_program
 from hidet.opencl.container import pack, unpack
 from hidet.opencl.target import OpenCLTarget
@@ -97,7 +98,7 @@ def test_a_device_whose_memory_has_no_addresses_is_refused(monkeypatch: pytest.M
 
 
 def test_rules_for_warps_leave_devices_without_sub_groups_of_32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    narrow = replace(devices.find_device(None), warp_size=1)
+    narrow = replace(devices.find_device(None), warps=NONE)
     monkeypatch.setattr(devices, "devices", lambda: (narrow,))
     x = np.random.default_rng(0).standard_normal((3, 40)).astype(np.float32)
     with pytest.warns(hidet.errors.FallbackWarning):

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from hidet.errors import LaunchError, OptionError
+from hidet.opencl.codegen.warps import LANES, NONE, NVIDIA, SUB_GROUPS, Warps
 
-WARP = 32
-"""Lanes of the sub-groups that kernels which exchange values are compiled for."""
 _COARSE_SVM, _SYSTEM_SVM = 1 << 0, 1 << 2
 _GPU = 1 << 2
 _SUB_GROUP_SIZES = 0x4108
 """CL_DEVICE_SUB_GROUP_SIZES_INTEL"""
+_WARP_SIZE = 0x4003
+"""CL_DEVICE_WARP_SIZE_NV"""
 _VENDORS = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES")
 _INTEL = "libintelocl.so"
 _SYSTEM = Path("/etc/OpenCL/vendors")
@@ -38,8 +39,8 @@ class Device:
 
     platform, name, driver: as their vendors write them. number: among all devices of the machine. handle: pyopencl's.
     has_system_svm: whether its kernels read and write the host's memory as it is. has_svm: whether it has
-    memory with addresses that host and kernels share. warp_size: lanes of a sub-group that
-    kernels may ask for, 1 where there are no such. facts: numbers that describe it, by their names in pyopencl.
+    memory with addresses that host and kernels share. warps: how 32 lanes of a
+    kernel exchange values. facts: numbers that describe it, by their names in pyopencl.
     extensions: what its compiler takes besides the language.
     """
 
@@ -50,7 +51,7 @@ class Device:
     handle: Any
     has_system_svm: bool
     has_svm: bool
-    warp_size: int
+    warps: Warps
     facts: Mapping[str, int]
     extensions: frozenset[str]
 
@@ -135,21 +136,29 @@ def _describe(number: int, platform: Any, handle: Any) -> Device:
         handle,
         bool(shared & _SYSTEM_SVM),
         bool(shared & _COARSE_SVM),
-        WARP if WARP in _sub_group_sizes(handle) else 1,
+        _warps_of(handle),
         {name: int(getattr(handle, name)) for name in names},
         frozenset(handle.extensions.split()),
     )
 
 
-def _sub_group_sizes(handle: Any) -> tuple[int, ...]:
-    """Lanes that a kernel may ask its sub-groups to have (cl_intel_required_subgroup_size)."""
+def _warps_of(handle: Any) -> Warps:
+    """As sub-groups where kernels may ask for 32 lanes; as PTX has them on devices of NVIDIA."""
+    extensions = set(handle.extensions.split())
     needed = {"cl_intel_required_subgroup_size", "cl_khr_subgroup_shuffle", "cl_khr_subgroup_ballot"}
-    if not needed <= set(handle.extensions.split()):
-        return ()
-    sizes, nbytes = (ctypes.c_size_t * 16)(), ctypes.c_size_t()
-    info = library().clGetDeviceInfo
-    status = info(ctypes.c_void_p(handle.int_ptr), _SUB_GROUP_SIZES, ctypes.sizeof(sizes), sizes, ctypes.byref(nbytes))
-    return () if status else tuple(sizes[: nbytes.value // ctypes.sizeof(ctypes.c_size_t)])
+    if needed <= extensions and LANES in _numbers(handle, _SUB_GROUP_SIZES, ctypes.c_size_t):
+        return SUB_GROUPS
+    if "cl_nv_device_attribute_query" in extensions and LANES in _numbers(handle, _WARP_SIZE, ctypes.c_uint):
+        return NVIDIA
+    return NONE
+
+
+def _numbers(handle: Any, what: int, kind: type[Any]) -> tuple[int, ...]:
+    """What a device says of itself, as numbers of a type of C."""
+    found, nbytes = (kind * 16)(), ctypes.c_size_t()
+    ask = library().clGetDeviceInfo
+    status = ask(ctypes.c_void_p(handle.int_ptr), what, ctypes.sizeof(found), found, ctypes.byref(nbytes))
+    return () if status else tuple(found[: nbytes.value // ctypes.sizeof(kind)])
 
 
 def find_device(machine: str | None) -> Device:

@@ -11,6 +11,7 @@ from hidet.cache import source_hash
 from hidet.errors import LaunchError
 from hidet.opencl.codegen.assertions import Assertion, note_assertions, pass_bytes
 from hidet.opencl.codegen.module import emit_module
+from hidet.opencl.codegen.warps import LANES, NONE
 from hidet.opencl.compiler import compile_programs, compiler_options
 from hidet.opencl.container import CompiledModule, pack, unpack
 from hidet.opencl.devices import Device, find_device
@@ -73,8 +74,8 @@ class OpenCLTarget:
 
     @property
     def warp_size(self) -> int:
-        """Lanes of the sub-groups that kernels are compiled for; 1 where the device has none of 32."""
-        return self.opened.warp_size
+        """Lanes that exchange values; 1 where the device has no 32 that do."""
+        return 1 if self.opened.warps is NONE else LANES
 
     @property
     def multiprocessors(self) -> int:
@@ -131,7 +132,7 @@ class OpenCLTarget:
 
         CodegenError for what OpenCL does not have, CompileError for what the driver refuses.
         """
-        lowered = [_lower(job.module) for job in jobs]
+        lowered = [self._lower(job.module) for job in jobs]
         sources = [source for module in lowered for source in module.sources]
         programs = iter(compile_programs(sources, self.opened, progress) if sources else [])
         host_jobs = [
@@ -160,16 +161,27 @@ class OpenCLTarget:
 
     def source(self, module: Module) -> str:
         """OpenCL C of each kernel."""
-        return "\n".join(source.text for source in _lower(module).sources)
+        return "\n".join(source.text for source in self._lower(module).sources)
 
     def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
         """OpenCL C (.cl) of kernels, LLVM IR (.host.ll) and assembly (.host.s) of host functions."""
-        lowered = _lower(job.module)
+        lowered = self._lower(job.module)
         if lowered.sources:
             yield ".cl", "\n".join(source.text for source in lowered.sources)
         if lowered.host is not None:
             for ending, text in self._host.listings(CompileJob(job.name, lowered.host, effort=min(job.effort, 1))):
                 yield f".host{ending}", text
+
+    def _lower(self, module: Module) -> _Lowered:
+        noting, assertions, asserting = note_assertions(module)
+        kernels = [pass_bytes(f) for f in noting.functions if f.kind == "kernel"]
+        others = tuple(f for f in noting.functions if f.kind != "kernel")
+        # One source a kernel: threads compile them side by side, and no compiler can mistake one for another.
+        # (Intel's runtime 2026.2 guards the next kernel of a source wrongly after one that has one item.)
+        sources = tuple(
+            emit_module(replace(noting, functions=(*others, kernel)), self.opened.warps) for kernel in kernels
+        )
+        return _Lowered(sources, assertions, host_module(module, asserting))
 
     def load(
         self,
@@ -199,13 +211,3 @@ class _Lowered:
     sources: tuple[KernelSource, ...]
     assertions: tuple[Assertion, ...]
     host: Module | None
-
-
-def _lower(module: Module) -> _Lowered:
-    noting, assertions, asserting = note_assertions(module)
-    kernels = [pass_bytes(f) for f in noting.functions if f.kind == "kernel"]
-    others = tuple(f for f in noting.functions if f.kind != "kernel")
-    # One source a kernel: threads compile them side by side, and no compiler can mistake one for another.
-    # (Intel's runtime 2026.2 guards the next kernel of a source wrongly after one that has one item.)
-    sources = tuple(emit_module(replace(noting, functions=(*others, kernel))) for kernel in kernels)
-    return _Lowered(sources, assertions, host_module(module, asserting))

@@ -24,7 +24,6 @@ from hidet.opencl.codegen.intrinsics import spell_intrinsic
 from hidet.opencl.codegen.pieces import INLINE, PIECES, bits_piece, integer_piece
 from hidet.opencl.codegen.reserved import RESERVED
 from hidet.opencl.codegen.spelling import SPELLING, WORD_STRUCTS
-from hidet.opencl.devices import WARP
 
 _ALIGN = 16
 DYNAMIC_MEMORY = "shared_memory"
@@ -38,18 +37,17 @@ def uses_dynamic_memory(function: Function) -> bool:
 
 def _kernel(
     blocks: Mapping[str, tuple[int, int, int]],
-    has_warps: bool,
+    attribute: str,
     function: Function,
     parameters: str,
     threads: int | None,
 ) -> str:
-    """blocks: threads along each axis where all launches agree. has_warps: whether sub-groups are those of a warp."""
+    """blocks: threads along each axis where all launches agree. attribute: in front of every kernel."""
     block = blocks.get(function.name)
     size = "" if block is None else f"__attribute__((reqd_work_group_size({', '.join(map(str, block))}))) "
-    lanes = f"__attribute__((intel_reqd_sub_group_size({WARP}))) " if has_warps else ""
     if uses_dynamic_memory(function):
         parameters = ", ".join(filter(None, (parameters, f"__local uchar* {DYNAMIC_MEMORY}")))
-    return f"{size}{lanes}__kernel void {function.name}({parameters})"
+    return f"{size}{attribute}__kernel void {function.name}({parameters})"
 
 
 def _by_value(name: str, element: str, count: int) -> ByValue:
@@ -101,7 +99,7 @@ OPENCL = Dialect(
     pieces=PIECES,
     device=INLINE,
     device_call=f"{INLINE.replace('inline ', '')} __attribute__((noinline))",
-    kernel=partial(_kernel, {}, False),
+    kernel=partial(_kernel, {}, ""),
     by_value=_by_value,
     block_index="get_group_id({number})",
     table="const",
@@ -118,6 +116,9 @@ OPENCL = Dialect(
 """Of a module whose launches say nothing of blocks."""
 
 
-def dialect_for(blocks: Mapping[str, tuple[int, int, int]], has_warps: bool) -> Dialect:
-    """The language for kernels that are launched by such blocks, by the names that they have in the text."""
-    return replace(OPENCL, kernel=partial(_kernel, blocks, has_warps))
+def dialect_for(blocks: Mapping[str, tuple[int, int, int]], attribute: str) -> Dialect:
+    """The language for kernels that are launched by such blocks, by the names that they have in the text.
+
+    attribute: what stands in front of each.
+    """
+    return replace(OPENCL, kernel=partial(_kernel, blocks, attribute))

@@ -1,7 +1,7 @@
 """Operations of a GPU in OpenCL C.
 
-What a device lacks is replaced: atomic operations of floats by a loop that compares and exchanges words. Sub-groups of
-32 are asked for by `sub_groups_of_warps`; rules for warps leave devices without them alone.
+What a device lacks is replaced: atomic operations of floats by a loop that compares and exchanges words. What lanes of
+a warp do together is spelled by functions that `hidet.opencl.codegen.warps` has for each kind of device.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ def _plain(text: str) -> Spell:
 
 def _shuffle(name: str) -> Spell:
     def spell(emitter: ExpressionEmitter, nodes: list[Expr], texts: list[Text]) -> Text:
-        _, value, other, width = texts
+        mask, value, other, width = texts
         dtype = nodes[1].dtype
         type_, helper = SPELLING.scalar_type(dtype), f"{name}_{dtype.short}"
-        moved = "sub_group_shuffle(a{}, (uint)from)"
+        moved = "warp_shuffle(mask, a{}, from)"
         body = (
             f"a.bits = {moved.format('.bits')}; return a;" if dtype in WORD_STRUCTS else f"return {moved.format('')};"
         )
-        lines = f"int lane = get_sub_group_local_id(), from = {_LANES[name]}; {body}"
+        lines = f"int lane = warp_lane(), from = {_LANES[name]}; {body}"
         needs = (dtype.short,) if dtype in WORD_STRUCTS else ()
-        text = f"{INLINE} {type_} {helper}({type_} a, int other, int width) {{ {lines} }}"
+        text = f"{INLINE} {type_} {helper}(uint mask, {type_} a, int other, int width) {{ {lines} }}"
         emitter.prelude.add(Piece(helper, text, needs))
-        return call(helper, value, other, width)
+        return call(helper, mask, value, other, width)
 
     return spell
 
@@ -214,21 +214,21 @@ _SPELLINGS: dict[str, Spell] = {
     **{f"gpu.block_dim.{a}": _plain(f"(int)get_local_size({n})") for a, n in _AXES.items()},
     **{f"gpu.block_idx.{a}": _plain(f"(int)get_group_id({n})") for a, n in _AXES.items()},
     **{f"gpu.grid_dim.{a}": _plain(f"(int)get_num_groups({n})") for a, n in _AXES.items()},
-    "gpu.lane_idx": _plain("(int)get_sub_group_local_id()"),
+    "gpu.lane_idx": _plain("warp_lane()"),
     "gpu.syncthreads": _plain(f"barrier({_FENCES})"),
-    "gpu.syncthreads_count": _plain("work_group_reduce_add((int)({0}))"),
-    "gpu.syncthreads_and": _plain("(work_group_all({0}) != 0)"),
-    "gpu.syncthreads_or": _plain("(work_group_any({0}) != 0)"),
-    "gpu.syncwarp": _plain(f"sub_group_barrier({_FENCES})"),
+    "gpu.syncthreads_count": _plain("block_count({0})"),
+    "gpu.syncthreads_and": _plain("block_all({0})"),
+    "gpu.syncthreads_or": _plain("block_any({0})"),
+    "gpu.syncwarp": _plain("warp_barrier({0})"),
     "gpu.threadfence_block": _plain(f"mem_fence({_FENCES})"),
     "gpu.threadfence": _plain(f"mem_fence({_FENCES})"),
     "gpu.threadfence_system": _plain(f"mem_fence({_FENCES})"),
     **{f"gpu.{name}": _shuffle(name) for name in _LANES},
-    "gpu.vote_all": _plain("((sub_group_ballot({1}).x & {0}) == {0})"),
-    "gpu.vote_any": _plain("((sub_group_ballot({1}).x & {0}) != 0)"),
-    "gpu.vote_ballot": _plain("(sub_group_ballot({1}).x & {0})"),
-    "gpu.vote_uniform": _plain("((sub_group_ballot(!({1}) == !sub_group_broadcast_first((int)({1}))).x & {0}) == {0})"),
-    "gpu.active_mask": _plain("sub_group_ballot(1).x"),
+    "gpu.vote_all": _plain("(warp_ballot({0}, {1}) == {0})"),
+    "gpu.vote_any": _plain("(warp_ballot({0}, {1}) != 0)"),
+    "gpu.vote_ballot": _plain("warp_ballot({0}, {1})"),
+    "gpu.vote_uniform": _plain("(warp_ballot({0}, {1}) == {0} || warp_ballot({0}, {1}) == 0)"),
+    "gpu.active_mask": _plain("warp_active()"),
     **{f"gpu.atomic_{name}": _atomic(name) for name in _UPDATES},
     **{f"gpu.reduce_{name}_at": _atomic(name) for name in ("add", "min", "max", "and", "or", "xor")},
     "gpu.atomic_compare_exchange": _compare_exchange,
@@ -259,4 +259,6 @@ NEEDS_WARPS = frozenset(
     {"gpu.lane_idx", "gpu.syncwarp", "gpu.active_mask", *(f"gpu.{name}" for name in _LANES)}
     | {name for name in _SPELLINGS if name.startswith("gpu.vote_")}
 )
-"""Rows whose kernels are compiled for sub-groups of a warp's lanes."""
+"""Rows that use a warp's lanes."""
+NEEDS_BLOCKS = frozenset(f"gpu.syncthreads_{name}" for name in ("count", "and", "or"))
+"""Rows that ask all threads of a block."""

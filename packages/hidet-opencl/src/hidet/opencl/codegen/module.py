@@ -11,26 +11,29 @@ from hidet.ir.func import Module
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import walk
 from hidet.opencl.codegen.dialect import dialect_for
-from hidet.opencl.codegen.intrinsics import NEEDS_WARPS
+from hidet.opencl.codegen.intrinsics import NEEDS_BLOCKS, NEEDS_WARPS
 from hidet.opencl.codegen.pieces import HEADER, PIECES
 from hidet.opencl.codegen.reserved import RESERVED
+from hidet.opencl.codegen.warps import Warps
 
 
-def emit_module(module: Module) -> KernelSource:
+def emit_module(module: Module, warps: Warps) -> KernelSource:
     """The device code of a module whose kernels have no assertions (`hidet.opencl.codegen.assertions`).
 
-    CodegenError names what OpenCL cannot express.
+    warps: how the device has them. CodegenError names what OpenCL cannot express.
     """
     names = function_names(module.functions, RESERVED)
     blocks = {names[name]: block for name, block in _blocks(module).items() if name in names}
-    has_warps = any(
-        isinstance(node, Call) and node.callee in NEEDS_WARPS
+    called = {
+        node.callee
         for function in module.functions
         if function.kind != "host"
         for node in walk(function.body)
-    )
-    source = emit_source(module, dialect_for(blocks, has_warps))
-    header = HEADER
+        if isinstance(node, Call)
+    }
+    has_warps = not NEEDS_WARPS.isdisjoint(called)
+    source = emit_source(module, dialect_for(blocks, warps.attribute if has_warps else ""))
+    header = HEADER + (warps.text if has_warps else "") + ("" if NEEDS_BLOCKS.isdisjoint(called) else warps.block)
     if "inverse_erf(" in source.text:
         header += PIECES["inverse_erf"].text + "\n"
     before = header.count("\n")
