@@ -15,6 +15,7 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.schedules.matmul import MatmulRule
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import assert_right, sources_of
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.passes.channels_last import ChannelsLast
@@ -216,6 +217,22 @@ def test_convolutions_of_symbolic_images_are_tensor_core_products() -> None:
     assert made.rule_name == "cuda.matmul"
     assert {step.rule_name for step in tasks} <= {"cuda.matmul", "gpu.elementwise"}
     assert any("mma" in source.text for source in CudaTarget("sm_90a").sources(block_launches(made.program.module)))
+
+
+LAST = """
+symbol n: 1.. hint 2
+symbol h: 1.. hint 5
+symbol w: 1.. hint 4
+graph g(%x: f16[n, 16, h, w]{16*h*w, 1, 16*w, 16}, param %f: f16[24, 16, 3, 3]{144, 1, 48, 16}):
+  %0: f16[n, 24, h, w]{24*h*w, 1, 24*w, 24} = conv(%x, %f, stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1)
+  return %0
+"""
+
+
+def test_taps_of_symbolic_images_are_copied_by_sixteen_bytes() -> None:
+    assert_right(LAST, "cuda.matmul", 1e-2, sizes={"n": 2, "h": 5, "w": 4}, arch="sm_90a")
+    sources = sources_of(LAST, "sm_90a")
+    assert any("cuda_copy_async_16" in source for source in sources)
 
 
 def test_convolutions_that_lie_well_are_left_alone() -> None:

@@ -273,3 +273,10 @@ def test_kernels_compile_without_spills(arch: str) -> None:
     assert_compiles(graph(big, big, f"max_pool(%x, dilation=[1, 1], {POOL.replace('2, 2', '1, 1')})"), arch)
     assert_compiles(graph("f16[4096, 4096]{1, 4096}", "f16[4096, 4096]", "copy(%x)"), arch)
     assert_compiles(CHAIN.replace("130", "4096"), arch)
+
+
+def test_symbolic_images_whose_channels_are_neighbours_are_walked_along_the_channels() -> None:
+    image = "f16[2, 8, h, w]{8*h*w, 1, 8*w, 8}"
+    text = f"symbol h: 1.. hint 64\nsymbol w: 1.. hint 256\n{graph(image, image, 'relu(%x)')}"
+    assert_right(text, "gpu.elementwise", 0, sizes={"h": 3, "w": 5})
+    assert any("Lanes<f16, 8>" in source for source in sources_of(text))

@@ -13,6 +13,7 @@ from hidet.compute.definition import Compute, Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules.lanes import BYTES, Path, is_aligned, is_inside, is_uniform, paths, step_along
 from hidet.gpu.schedules.occupancy import per_device
+from hidet.graph.types import order_of_strides
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.visit import accesses, substitute, walk
@@ -70,11 +71,8 @@ def pointwise_of(task: Task, number: int, target: GpuTarget) -> Pointwise:
         if offset is not None:
             maps[access] = offset
     own = output.type.element_strides
-    order = list(range(output.type.rank))
-    known = [stride for stride in own if isinstance(stride, int)]
-    if len(known) == len(own):
-        # From the largest stride to the smallest, so that any order of axes in memory is walked from end to end.
-        order.sort(key=lambda axis: -known[axis])
+    # From the largest stride to the smallest, so that any order of axes in memory is walked from end to end.
+    order = order_of_strides(own) or tuple(range(output.type.rank))
     axes, extents = [epilogue.axes[n] for n in order], [output.type.shape[n] for n in order]
     written = Affine(dict(zip(epilogue.axes, own, strict=True)), 0)
     groups = collapse_axes(axes, extents, [*maps.values(), written], other_variables(value, maps))

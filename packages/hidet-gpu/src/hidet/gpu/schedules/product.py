@@ -42,7 +42,7 @@ class MatrixOperand:
 
     @property
     def align(self) -> int:
-        """Bytes that rows start at multiples of, if the first one does; those of an element for unknown sizes."""
+        """Bytes that rows are known to start at multiples of, if the first one does."""
         return known_align(self.tensor.type.dtype.nbytes, self.row_stride, *self.batch_strides)
 
     def source(self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int) -> GTensor:
@@ -83,7 +83,7 @@ class PatchOperand:
 
     @property
     def align(self) -> int:
-        """Bytes that the channels of a tap are and start at multiples of; those of an element for unknown sizes."""
+        """Bytes that the channels of a tap are known to be and start at multiples of."""
         strides = [axis.stride for axis in self.axes]
         return known_align(
             self.tensor.type.dtype.nbytes, self.channels, self.image_stride, *self.batch_strides, *strides
@@ -183,9 +183,8 @@ def _is_known(taps: Dim) -> bool:
 
 
 def known_align(nbytes: int, *extents: Dim) -> int:
-    """The largest number of bytes, up to 16, that divides all extents of elements; an element's for unknown ones."""
-    known = [extent * nbytes for extent in extents if isinstance(extent, int)]
-    return math.gcd(ALIGN, *known) if len(known) == len(extents) else nbytes
+    """The largest number of bytes, up to 16, that is known to divide all extents of elements."""
+    return math.gcd(ALIGN, *[dims.divisibility(extent) * nbytes for extent in extents])
 
 
 def moved(scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], strides: Sequence[Dim]) -> Expr:
