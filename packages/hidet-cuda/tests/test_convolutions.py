@@ -19,6 +19,7 @@ from hidet.cuda.testing.schedules import assert_right, sources_of
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.passes.channels_last import ChannelsLast
+from hidet.gpu.schedules import product, product_launch
 from hidet.graph.graph import Graph
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
@@ -231,8 +232,18 @@ graph g(%x: f16[n, 16, h, w]{16*h*w, 1, 16*w, 16}, param %f: f16[24, 16, 3, 3]{1
 
 def test_taps_of_symbolic_images_are_copied_by_sixteen_bytes() -> None:
     assert_right(LAST, "cuda.matmul", 1e-2, sizes={"n": 2, "h": 5, "w": 4}, arch="sm_90a")
-    sources = sources_of(LAST, "sm_90a")
-    assert any("cuda_copy_async_16" in source for source in sources)
+    assert any("cuda_copy_async_16" in source for source in sources_of(LAST, "sm_90a"))
+
+
+@pytest.mark.parametrize("most", [1 << 29, 8])
+def test_symbolic_images_are_counted_in_32_bits_where_their_sizes_are_small_at_the_call(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product, "SMALL", most)
+    monkeypatch.setattr(product_launch, "SMALL", most)
+    assert_right(LAST, "cuda.matmul", 1e-2, sizes={"n": 2, "h": 5, "w": 4}, arch="sm_90a")
+    small, large = sources_of(LAST, "sm_90a")
+    assert ("int number" in small, "long long number" in large) == (True, True)
 
 
 def test_convolutions_that_lie_well_are_left_alone() -> None:

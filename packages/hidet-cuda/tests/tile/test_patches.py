@@ -58,7 +58,7 @@ def convolve(image, filters, *, step=1, spread=1, before=0, align=16, words=(dty
     ]
     image_stride = number(height * width * channels)
     source = patches(
-        pointers[0], number(count), image_stride, axes, number(channels), align, of_rows=words[0], of_image=words[1]
+        pointers[0], number(count), image_stride, axes, number(channels), align, of_numbers=words[0], of_places=words[1]
     )
     m, k = count * rows * columns, down * right * channels
     part = build.size_var("part")
@@ -129,7 +129,14 @@ def test_rows_of_patches_that_move_in_a_ring_are_refused():
     pointer = e.Var("x", PointerType(dtypes.f16))
     axis = PatchAxis(*map(build.index, (4, 8, 1, 4, 1, 1, 0)))
     source = patches(
-        pointer, build.index(1), build.index(32), [axis], build.index(8), 16, of_rows=dtypes.i32, of_image=dtypes.i32
+        pointer,
+        build.index(1),
+        build.index(32),
+        [axis],
+        build.index(8),
+        16,
+        of_numbers=dtypes.i32,
+        of_places=dtypes.i32,
     )
     tile = STile("tile", dtypes.f16, 16, 16)
     body = ring(2, 2, lambda step: [load(tile, source, step * 16, 0)], lambda step: [])

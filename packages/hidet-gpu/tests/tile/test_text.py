@@ -67,7 +67,7 @@ def product(
     left = left or type(matrix(b, n, k))(begin, *((k, m) if ta else (m, k)), m if ta else k, 16)
     if gathers:
         axis = PatchAxis(*map(build.index, (8, 16, 3, 8, 1, 1, 1)))
-        left = patches(a, m, n, [axis, axis], build.index(16), 16, of_rows=dtypes.i32, of_image=dtypes.i32)
+        left = patches(a, m, n, [axis, axis], build.index(16), 16, of_numbers=dtypes.i32, of_places=dtypes.i32)
     if computes:
         left = computed(
             dtype, left.rows, left.columns, lambda row, column: build.unary("neg", build.load(a, row + column))

@@ -11,9 +11,8 @@ from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import lower_pipeline
 from hidet.cuda.tile.stages import MOVED_REGISTERS
 from hidet.dims import Dim
-from hidet.gpu.schedules.product import ALIGN
 from hidet.gpu.schedules.product_kernel import ProductKernel
-from hidet.gpu.schedules.product_launch import Aligns, Multiplication, ProductLaunches, is_unaligned
+from hidet.gpu.schedules.product_launch import Multiplication, Premises, ProductLaunches, is_unaligned
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
@@ -30,36 +29,38 @@ class MatrixUnitLaunches:
     launches: ProductLaunches
 
     def multiply(self) -> Stmt:
-        """The launch of one kernel for aligned tensors, or of one for others."""
+        """The launch of one kernel for aligned tensors of a usual size, or of one for others."""
         launches, product, tiles = self.launches, self.launches.product, self.launches.tiling.tiles
-        least, align = Aligns.least(product), Aligns.known(product)
+        best = Premises.best(product)
         if is_unaligned(product):
-            return self._multiply(tiles, least)
-        fast = launches.multiply_gemv(align) if tiles == GEMV_TILES else self._multiply(tiles, align)
-        condition = self._are_aligned()
+            best = replace(Premises.least(product), is_small=True)
+        is_gemv, is_specialized = tiles == GEMV_TILES, launches.tiling.is_warp_specialized
+        fast = launches.multiply_gemv(best) if is_gemv else self._multiply(tiles, best, is_specialized)
+        condition = self._holds(best)
         if condition is None:
             return fast
-        return If(condition, fast, self._multiply(unaligned(tiles, product.a.tensor.type.dtype.nbytes), least))
+        others = tiles if is_unaligned(product) else unaligned(tiles, product.a.tensor.type.dtype.nbytes)
+        return If(condition, fast, self._multiply(others, launches.always(), False))
 
-    def _are_aligned(self) -> Expr | None:
-        """Whether the kernel for aligned tensors may run; None where it always may."""
+    def _holds(self, premises: Premises) -> Expr | None:
+        """Whether a kernel that relies on `premises` may run; None where it always may."""
         launches, k = self.launches, self.launches.product.k
-        aligned = launches.are_aligned()
-        conditions = [] if aligned is None else [aligned]
+        known = launches.holds(premises)
+        conditions = [] if known is None else [known]
         if launches.tiling.is_warp_specialized and dims.prove_le(1, k) is not True:
             # There is no tensor map of a matrix without elements.
             conditions.append(launches.builder.size(k) > 0)
         return build.logical_and(*conditions) if conditions else None
 
-    def _multiply(self, tiles: MatmulTiles, align: Aligns) -> Launch:
+    def _multiply(self, tiles: MatmulTiles, premises: Premises, is_warp_specialized: bool) -> Launch:
         """A kernel that multiplies tile by tile, and its launch."""
         launches = self.launches
         product, builder = launches.product, launches.builder
         name, kernel = builder.name(), launches.kernel()
-        what = launches.multiplication(kernel, tiles, align, fetches=True)
+        what = launches.multiplication(kernel, tiles, premises, fetches=True)
         tiled = replace(self._tile_kernel(name, what, tiles), params=kernel.scope.params)
         builder.record(tiled)
-        if launches.tiling.is_warp_specialized and min(align.a, align.b) == ALIGN:
+        if is_warp_specialized:
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
             return self._launch_warp_specialized(kernel, tiled, count)
         function = lower_kernel(tiled, machine(launches.target.has))

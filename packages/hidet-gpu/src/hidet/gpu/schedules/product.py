@@ -20,8 +20,8 @@ from hidet.schedule.task import TaskTensor
 
 ALIGN = 16
 """Bytes that a thread copies at once at most."""
-# Elements and rows below which places are computed in 32 bits; what lies beyond the last row stays below 2^31.
-_SMALL = 1 << 30
+SMALL = 1 << 29
+"""Numbers up to which kernels count in 32 bits: sums of three, and what lies beyond the last row, stay below 2^31."""
 _MOST_KNOWN_TAPS = 16
 
 
@@ -45,7 +45,14 @@ class MatrixOperand:
         """Bytes that rows are known to start at multiples of, if the first one does."""
         return known_align(self.tensor.type.dtype.nbytes, self.row_stride, *self.batch_strides)
 
-    def source(self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int) -> GTensor:
+    @property
+    def unproven_sizes(self) -> tuple[Dim, ...]:
+        """Sizes that kernels count in 32 bits where they are at most SMALL, which is not known: none of a matrix."""
+        return ()
+
+    def source(
+        self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int, *, is_small: bool
+    ) -> GTensor:
         """The matrix at place `numbers` of the batch inside a kernel. align: bytes that rows start at multiples of."""
         place = moved(scope, pointer, numbers, self.batch_strides)
         rows, columns = scope.size(self.rows, "rows"), scope.size(self.columns, "columns")
@@ -89,8 +96,22 @@ class PatchOperand:
             self.tensor.type.dtype.nbytes, self.channels, self.image_stride, *self.batch_strides, *strides
         )
 
-    def source(self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int) -> Gathered:
-        """The matrix at place `numbers` of the batch inside a kernel. align: bytes that taps start at multiples of."""
+    @property
+    def unproven_sizes(self) -> tuple[Dim, ...]:
+        """Sizes that kernels count in 32 bits where they are at most SMALL, which is not known."""
+        rows = dims.product([self.images, *(axis.results for axis in self.axes)])
+        columns = dims.product([self.channels, *(axis.taps for axis in self.axes)])
+        positions = [axis.extent + axis.before + axis.taps * axis.spread for axis in self.axes]
+        offset = self.channels
+        for axis in self.axes:
+            offset = offset + (axis.taps - 1) * axis.spread * axis.stride
+        return tuple([size for size in (rows, columns, offset, *positions) if dims.prove_le(size, SMALL) is not True])
+
+    def source(
+        self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int, *, is_small: bool
+    ) -> Gathered:
+        """The matrix at place `numbers` of the batch inside a kernel. align: bytes that taps start at multiples of.
+        is_small: whether `unproven_sizes` are at most SMALL."""
         axes = [
             PatchAxis(
                 scope.size(axis.extent, "extent"),
@@ -107,17 +128,17 @@ class PatchOperand:
         place = moved(scope, pointer, numbers, self.batch_strides)
         images, image_stride = scope.size(self.images, "images"), scope.size(self.image_stride, "image_stride")
         channels = scope.size(self.channels, "channels")
-        of_rows, of_image = (dtypes.i32 if self._is_small(count) else dtypes.i64 for count in (self.images, 1))
-        return patches(place, images, image_stride, axes, channels, align, of_rows=of_rows, of_image=of_image)
+        of_numbers = dtypes.i32 if is_small else dtypes.i64
+        of_places = dtypes.i32 if is_small and self._has_small_places else dtypes.i64
+        return patches(place, images, image_stride, axes, channels, align, of_numbers=of_numbers, of_places=of_places)
 
-    def _is_small(self, images: Dim) -> bool:
-        """Whether rows, columns and places of that many images fit 32 bits."""
-        reach = (images - 1) * self.image_stride
+    @property
+    def _has_small_places(self) -> bool:
+        """Whether places of elements are known to fit 32 bits."""
+        reach = (self.images - 1) * self.image_stride
         for axis in self.axes:
             reach = reach + (axis.extent + axis.before + axis.taps * axis.spread) * axis.stride
-        rows = dims.product([images, *(axis.results for axis in self.axes)])
-        columns = dims.product([self.channels, *(axis.taps for axis in self.axes)])
-        return all(dims.prove_le(size, _SMALL) is True for size in (reach, rows, columns))
+        return dims.prove_le(reach, 2 * SMALL) is True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,6 +183,11 @@ class Product:
     def is_side_by_side(self) -> bool:
         """Whether the columns of a matrix follow those of the one before."""
         return self.column_axis in self.batch_axes
+
+    @property
+    def unproven_sizes(self) -> tuple[Dim, ...]:
+        """Sizes that kernels count in 32 bits where they are at most SMALL, which is not known."""
+        return tuple(dict.fromkeys((*self.a.unproven_sizes, *self.b.unproven_sizes)))
 
     @property
     def result_align(self) -> int:

@@ -48,9 +48,11 @@ class ProductKernel:
         if product.batches:
             self._numbers.insert(0, number)
 
-    def source(self, operand: MatrixOperand | PatchOperand, align: int) -> GTensor | Gathered:
-        """A matrix, whose rows or taps start at multiples of `align` bytes."""
-        return operand.source(self.scope, self._pointers[operand.tensor.operand], self._numbers, align)
+    def source(self, operand: MatrixOperand | PatchOperand, align: int, *, is_small: bool) -> GTensor | Gathered:
+        """A matrix, whose rows or taps start at multiples of `align` bytes. is_small: whether its `unproven_sizes` are
+        small."""
+        pointer = self._pointers[operand.tensor.operand]
+        return operand.source(self.scope, pointer, self._numbers, align, is_small=is_small)
 
     def result(self, align: int) -> GTensor:
         """The task's output as a matrix."""

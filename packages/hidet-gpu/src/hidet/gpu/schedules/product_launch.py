@@ -9,7 +9,7 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules import gemv, simt, split_k
-from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product, known_align
+from hidet.gpu.schedules.product import ALIGN, SMALL, MatrixOperand, PatchOperand, Product, known_align
 from hidet.gpu.schedules.product_kernel import ProductKernel, own_places
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import Tiling
@@ -24,25 +24,29 @@ from hidet.target import GpuTarget
 
 
 @dataclass(frozen=True, slots=True)
-class Aligns:
-    """Bytes that rows of the operands and of the result start at multiples of. are_known: whether those of all tensors
-    start at multiples of 16 as far as their strides let them."""
+class Premises:
+    """What a kernel relies on: bytes that rows of the operands and of the result start at multiples of.
+
+    are_known: whether those of all tensors start at multiples of 16 as far as their strides let them. is_small: whether
+    `Product.unproven_sizes` are at most SMALL.
+    """
 
     a: int
     b: int
     result: int
     are_known: bool
+    is_small: bool
 
     @staticmethod
-    def known(product: Product) -> Aligns:
-        """Those that strides let tensors have."""
-        return Aligns(product.a.align, product.b.align, product.result_align, True)
+    def best(product: Product) -> Premises:
+        """What strides let tensors have, and numbers in 32 bits."""
+        return Premises(product.a.align, product.b.align, product.result_align, True, True)
 
     @staticmethod
-    def least(product: Product) -> Aligns:
-        """Those of elements."""
+    def least(product: Product) -> Premises:
+        """What holds of every call, wherever tensors start."""
         nbytes = product.a.tensor.type.dtype.nbytes
-        return Aligns(nbytes, nbytes, product.result.dtype.nbytes, False)
+        return Premises(nbytes, nbytes, product.result.dtype.nbytes, False, not product.unproven_sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,16 +84,27 @@ class ProductLaunches:
 
     def multiply(self) -> Stmt:
         """The launch of one kernel for aligned tensors, or of one for others."""
-        product, least, align = self.product, Aligns.least(self.product), Aligns.known(self.product)
-        gains = any(map(has_whole_rows, (product.a, product.b), (align.a, align.b)))
+        product, tiles, best = self.product, self.tiling.tiles, Premises.best(self.product)
+        gains = any(map(has_whole_rows, (product.a, product.b), (best.a, best.b)))
         if is_unaligned(product) or not gains:
-            return self.multiply_tiles(self.tiling.tiles, least)
-        fast = self.multiply_tiles(self.tiling.tiles, align)
-        condition = self.are_aligned()
-        return fast if condition is None else If(condition, fast, self.multiply_tiles(self.tiling.tiles, least))
+            best = replace(Premises.least(product), is_small=True)
+        fast, condition = self.multiply_tiles(tiles, best), self.holds(best)
+        return fast if condition is None else If(condition, fast, self.multiply_tiles(tiles, self.always()))
 
-    def are_aligned(self) -> Expr | None:
-        """Whether the kernel for aligned tensors may run; None where it always may."""
+    def holds(self, premises: Premises) -> Expr | None:
+        """Whether a kernel that relies on `premises` may run; None where it always may."""
+        aligned = self._are_aligned() if premises.are_known else None
+        small = [self.builder.size(size) <= SMALL for size in self.product.unproven_sizes] if premises.is_small else []
+        conditions = [*([] if aligned is None else [aligned]), *small]
+        return build.logical_and(*conditions) if conditions else None
+
+    def always(self) -> Premises:
+        """What holds of every call of the program."""
+        least = Premises.least(self.product)
+        return replace(Premises.best(self.product), is_small=least.is_small) if self._are_aligned() is None else least
+
+    def _are_aligned(self) -> Expr | None:
+        """Whether tensors start at multiples of 16 bytes; None where they always do."""
         product = self.product
         operands = (product.a.tensor.operand, product.b.tensor.operand)
         return self.builder.are_aligned((*operands, *own_places(self.task, product), self._output))
@@ -105,27 +120,28 @@ class ProductLaunches:
             self.task, self.product, multiplies=True, finishes=self.partial is None, split_k=self.tiling.split_k
         )
 
-    def multiply_tiles(self, tiles: MatmulTiles, align: Aligns) -> Launch:
+    def multiply_tiles(self, tiles: MatmulTiles, premises: Premises) -> Launch:
         """A kernel that multiplies tile by tile, and its launch."""
         product, name, kernel = self.product, self.builder.name(), self.kernel()
-        what = self.multiplication(kernel, tiles, align)
-        are_whole = has_whole_rows(product.a, align.a), has_whole_rows(product.b, align.b)
+        what = self.multiplication(kernel, tiles, premises)
+        are_whole = has_whole_rows(product.a, premises.a), has_whole_rows(product.b, premises.b)
         function = self._simt_kernel(name, what, tiles, are_whole)
         return self.launch_tiles(kernel, what, tiles, function, simt.threads_of(tiles))
 
     def multiplication(
-        self, kernel: ProductKernel, tiles: MatmulTiles, align: Aligns, *, fetches: bool = False
+        self, kernel: ProductKernel, tiles: MatmulTiles, premises: Premises, *, fetches: bool = False
     ) -> Multiplication:
         """What a kernel multiplies and stores. fetches: whether it reads operands of the epilogue as matrices."""
         product, scope, partial = self.product, kernel.scope, self.partial
-        a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
+        a = kernel.source(product.a, premises.a, is_small=premises.is_small)
+        b = kernel.source(product.b, premises.b, is_small=premises.is_small)
         epilogue_operands: dict[Operand, GTensor] = {}
         steps: tuple[Expr, Expr] | None = None
         epilogue: Callable[..., Expr] = kernel.unfinished
         if partial is None:
-            c = kernel.result(align.result)
+            c = kernel.result(premises.result)
             if fetches:
-                epilogue_operands = kernel.epilogue_operands(c, is_aligned=align.are_known)
+                epilogue_operands = kernel.epilogue_operands(c, is_aligned=premises.are_known)
             epilogue = kernel.finish(c, tuple(epilogue_operands), is_inside=False)
         else:
             c = kernel.sums(known_align(partial.dtype.nbytes, product.n))
@@ -175,14 +191,15 @@ class ProductLaunches:
         function = replace(function, params=kernel.scope.params)
         return builder.launch(function, self.pointers(kernel), kernel.scope.arguments, grid, threads)
 
-    def multiply_gemv(self, align: Aligns) -> Launch:
+    def multiply_gemv(self, premises: Premises) -> Launch:
         """A GEMV kernel, and its launch."""
         product, builder = self.product, self.builder
         assert isinstance(product.m, int)
         name, kernel = builder.name(), ProductKernel(self.task, product, multiplies=True, finishes=True)
-        a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
+        a = kernel.source(product.a, premises.a, is_small=premises.is_small)
+        b = kernel.source(product.b, premises.b, is_small=premises.is_small)
         assert isinstance(a, GTensor) and isinstance(b, GTensor)
-        c = kernel.result(align.result)
+        c = kernel.result(premises.result)
         is_batch = product.batch != 1
         function = gemv.gemv_kernel(
             name,

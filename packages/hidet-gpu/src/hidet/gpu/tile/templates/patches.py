@@ -44,15 +44,15 @@ def patches(
     channels: Expr,
     align: int,
     *,
-    of_rows: DType,
-    of_image: DType,
+    of_numbers: DType,
+    of_places: DType,
 ) -> Gathered:
     """[images * places, taps * channels] of the image at `pointer`, `image_stride` elements from one to the next.
 
     channels, taps and places are counted in this order, the last fastest: images, places by axis; taps by axis,
     channels. align: bytes that the address and all places of taps are known to be multiples of; channels of a tap are
-    a multiple of it. of_rows: i32, where places of elements and numbers of rows fit, or i64; of_image: the same for
-    places in one image and numbers of columns, which are computed again and again.
+    a multiple of it. of_numbers: i32, where numbers of rows and columns, positions in an image and distances between
+    elements of a filter's place fit, or i64; of_places: the same for places of elements.
     """
     rows = images * _product([axis.results for axis in axes])
     taps = _product([axis.taps for axis in axes])
@@ -60,23 +60,22 @@ def patches(
     row, column = build.size_var("row"), build.size_var("column")
     row_values, column_values = _Values(), _Values()
     # Rows beyond the last one are not loaded, but places are computed for them as well.
-    number = row_values.add("number", build.cast(build.minimum(row, rows - 1), of_rows))
+    number = row_values.add("number", build.cast(build.minimum(row, rows - 1), of_numbers))
     image, places = row_values.digits(number, [axis.results for axis in axes])
     if not (isinstance(taps, Const) and taps.value == 1):
-        tap, channel = column_values.divide(build.cast(column, of_image), channels)
+        tap, channel = column_values.divide(build.cast(column, of_numbers), channels)
     else:
-        tap, channel = build.const(0, of_image), build.cast(column, of_image)
+        tap, channel = build.const(0, of_numbers), build.cast(column, of_numbers)
     # Taps beyond the last one are columns beyond the last one.
     first, others = column_values.digits(tap, [axis.taps for axis in axes[1:]])
-    base, offset = image * build.cast(image_stride, of_rows), channel
-    natural, far = _unsigned(of_image), build.const(_FAR, of_image)
+    base, offset = build.cast(image, of_places) * build.cast(image_stride, of_places), channel
+    natural, far = _unsigned(of_numbers), build.const(_FAR, of_numbers)
     inside: Expr | None = None
     for axis, at, of in zip(axes, places, (first, *others), strict=True):
-        origin = at * build.cast(axis.step, of_rows) - build.cast(axis.before, of_rows)
-        reach = of * build.cast(axis.spread, of_image)
-        base = base + origin * build.cast(axis.stride, of_rows)
-        offset = offset + reach * build.cast(axis.stride, of_image)
-        origin = build.cast(origin, of_image)
+        origin = at * build.cast(axis.step, of_numbers) - build.cast(axis.before, of_numbers)
+        reach = of * build.cast(axis.spread, of_numbers)
+        base = base + build.cast(origin, of_places) * build.cast(axis.stride, of_places)
+        offset = offset + reach * build.cast(axis.stride, of_numbers)
         if inside is None:
             origin, reach = build.select(row < rows, origin, far), build.select(column < columns, reach, far)
         position = row_values.add("origin", origin) + column_values.add("reach", reach)
@@ -86,7 +85,7 @@ def patches(
         inside = is_on_axis if inside is None else build.binary("and", inside, is_on_axis)
     assert inside is not None
     base, offset = row_values.add("base", base), column_values.add("offset", offset)
-    place = build.cast(base + build.cast(offset, of_rows), build.INDEX)
+    place = build.cast(base + build.cast(offset, of_places), build.INDEX)
     by_row, by_column = tuple(row_values.pairs), tuple(column_values.pairs)
     return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, inside, align)
 
