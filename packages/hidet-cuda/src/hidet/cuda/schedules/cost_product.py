@@ -6,6 +6,7 @@ published numbers, and what was measured by its ratio to them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hidet.cuda.constants import published_constants
@@ -27,6 +28,9 @@ def product_seconds(
     product: Product, tiling: Tiling, target: GpuTarget, known: DeviceConstants, published: DeviceConstants
 ) -> float:
     """Seconds of a product by a tiling. known, published: constants of the device, and of its architecture."""
+    if tiling.others:
+        each = (replace(tiling, others=()), *tiling.others)
+        return min(product_seconds(product, own, target, known, published) for own in each)
     extents = extents_of(product)
     factors = None if product.factors is None else product.factors.name
     speed = speed_of(known, published, factors)

@@ -17,6 +17,7 @@ from collections.abc import Hashable, Sequence
 
 from hidet import dtypes
 from hidet.context import CompileContext
+from hidet.cuda.schedules.by_size import fastest_of_call, has_symbols, tilings_by_size
 from hidet.cuda.schedules.cost_product import product_seconds
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
 from hidet.cuda.schedules.product_space import product_space
@@ -65,17 +66,28 @@ class MatmulRule(SharingRule[Product, Tiling]):
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Kernels, their tiles and stages, and numbers of splits of k."""
-        return product_space(match.data, gpu_target(ctx.target), splits_of(ctx))
+        return product_space(match.data, gpu_target(ctx.target), splits_of(ctx), self._by_size(match.data, ctx))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
         product, target = match.data, gpu_target(ctx.target)
         if is_gemv(product):
             return Tiling(GEMV_TILES, 1)
+        several = self._by_size(product, ctx)
+        if several is not None:
+            return several
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
         return choose_tiling(
             extents_of(product), choices, target, is_warp_specialized=specialized, splits=splits_of(ctx)
         )
+
+    @staticmethod
+    def _by_size(product: Product, ctx: CompileContext) -> Tiling | None:
+        """Several tilings, where sizes are known at a call alone."""
+        if not product.uses_matrix_units or not has_symbols(product):
+            return None
+        target = gpu_target(ctx.target)
+        return tilings_by_size(product, tiles_of(product, target), target, splits_of(ctx))
 
     def predict(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> float | None:
         """By the model of the device's blocks."""
@@ -87,7 +99,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best split-k."""
         product, target = match.data, gpu_target(ctx.target)
-        if is_gemv(product) or not product.uses_matrix_units:
+        if is_gemv(product) or not product.uses_matrix_units or has_symbols(product):
             return ()
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
         return close_tilings(
@@ -100,10 +112,12 @@ class MatmulRule(SharingRule[Product, Tiling]):
 
     def build(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> Program:
         """The product, and the sum of its splits (split-k)."""
-        product, tiling = match.data, params
-        builder = ProgramBuilder(match.task)
-        partial = scratch_of(builder, product, tiling)
-        launches = ProductLaunches(builder, match.task, product, tiling, gpu_target(ctx.target), partial)
+        product, builder, target = match.data, ProgramBuilder(match.task), gpu_target(ctx.target)
+        if params.others:
+            builder.run(fastest_of_call(builder, match.task, product, params, target))
+            return builder.program()
+        partial = scratch_of(builder, product, params.split_k)
+        launches = ProductLaunches(builder, match.task, product, params, target, params.split_k, partial)
         on_units = MatrixUnitLaunches(launches)
         builder.run(on_units.multiply() if product.uses_matrix_units else launches.multiply())
         if partial is not None:

@@ -30,27 +30,38 @@ class MatrixUnitLaunches:
 
     def multiply(self) -> Stmt:
         """The launch of one kernel for aligned tensors of a usual size, or of one for others."""
-        launches, product, tiles = self.launches, self.launches.product, self.launches.tiling.tiles
-        best = Premises.best(product)
-        if is_unaligned(product):
-            best = replace(Premises.least(product), is_small=True)
-        is_gemv, is_specialized = tiles == GEMV_TILES, launches.tiling.is_warp_specialized
-        fast = launches.multiply_gemv(best) if is_gemv else self._multiply(tiles, best, is_specialized)
-        condition = self._holds(best)
-        if condition is None:
-            return fast
-        others = tiles if is_unaligned(product) else unaligned(tiles, product.a.tensor.type.dtype.nbytes)
-        return If(condition, fast, self._multiply(others, launches.always(), False))
+        fast, condition = self.multiply_usual(), self.is_usual()
+        return fast if condition is None else If(condition, fast, self.multiply_any())
 
-    def _holds(self, premises: Premises) -> Expr | None:
-        """Whether a kernel that relies on `premises` may run; None where it always may."""
+    def multiply_usual(self) -> Stmt:
+        """The launch of a kernel for aligned tensors of a usual size."""
+        tiles = self.launches.tiling.tiles
+        if tiles == GEMV_TILES:
+            return self.launches.multiply_gemv(self._usual)
+        return self._multiply(tiles, self._usual, self.launches.tiling.is_warp_specialized)
+
+    def is_usual(self) -> Expr | None:
+        """Whether the kernel of `multiply_usual` may run; None where it always may."""
         launches, k = self.launches, self.launches.product.k
-        known = launches.holds(premises)
+        known = launches.holds(self._usual)
         conditions = [] if known is None else [known]
         if launches.tiling.is_warp_specialized and dims.prove_le(1, k) is not True:
             # There is no tensor map of a matrix without elements.
             conditions.append(launches.builder.size(k) > 0)
         return build.logical_and(*conditions) if conditions else None
+
+    def multiply_any(self) -> Stmt:
+        """The launch of a kernel for tensors that start anywhere and have any size."""
+        launches, product, tiles = self.launches, self.launches.product, self.launches.tiling.tiles
+        if not is_unaligned(product):
+            tiles = unaligned(tiles, product.a.tensor.type.dtype.nbytes)
+        return self._multiply(tiles, launches.always(), False)
+
+    @property
+    def _usual(self) -> Premises:
+        """What kernels for usual calls rely on."""
+        product = self.launches.product
+        return replace(Premises.least(product), is_small=True) if is_unaligned(product) else Premises.best(product)
 
     def _multiply(self, tiles: MatmulTiles, premises: Premises, is_warp_specialized: bool) -> Launch:
         """A kernel that multiplies tile by tile, and its launch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from hidet.cuda.schedules.product_tiles import (
@@ -27,7 +28,7 @@ _BOX_BYTES = 1024
 """Boxes that TMA swizzles begin at multiples of this."""
 
 
-_Kernel = Literal["gemv", "warp-specialized", "plain"]
+_Kernel = Literal["by size", "gemv", "warp-specialized", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,21 @@ class KernelTile:
     tiles: MatmulTiles
 
     def __str__(self) -> str:
-        if self.kernel == "gemv":
-            return "gemv"
+        if self.kernel in ("by size", "gemv"):
+            return self.kernel
         m, n, k, (down, across) = self.tiles.m, self.tiles.n, self.tiles.k, self.tiles.warps
         return f"{m}x{n}x{k} by {'TMA' if self.kernel == 'warp-specialized' else f'{down}x{across} warps'}"
 
 
-def product_space(product: Product, target: GpuTarget, splits: Sequence[int] = SPLIT_K) -> Space[Tiling]:
-    """Of a product that `MatmulRule` takes. splits: what split-k may be."""
+def product_space(
+    product: Product, target: GpuTarget, splits: Sequence[int] = SPLIT_K, by_size: Tiling | None = None
+) -> Space[Tiling]:
+    """Of a product that `MatmulRule` takes. splits: what split-k may be. by_size: several tilings, of which each call
+    takes the fastest one; None for a product whose sizes are known."""
     if not product.uses_matrix_units:
         return simt_space(extents_of(product), simt_tiles(product), splits)
-    tiles = tuple(_kernel_tiles(product, target))
+    several = [] if by_size is None else [KernelTile("by size", by_size.tiles)]
+    tiles = (*several, *_kernel_tiles(product, target))
     # Elements that pass through registers on their way are in one stage while another is multiplied.
     stages = (2,) if is_unaligned(product) else _STAGES
     limit = target.block_shared_memory
@@ -58,17 +63,20 @@ def product_space(product: Product, target: GpuTarget, splits: Sequence[int] = S
             Knob("stages", stages, "tiles of the operands in shared memory"),
             split_knob(splits),
         ),
-        _tiling,
+        partial(_tiling, by_size),
         (
             Constraint(f"shared memory holds the stages: {limit} bytes", lambda t: _shared_bytes(product, t) <= limit),
             has_steps(extents_of(product)),
             *([_GEMV] if is_gemv(product) else []),
+            Constraint("tilings by size have stages and splits of their own", lambda t: not t.others or t == by_size),
         ),
     )
 
 
-def _tiling(tile: KernelTile, stages: int, split_k: int) -> Tiling:
-    return Tiling(replace(tile.tiles, stages=stages), split_k, tile.kernel == "warp-specialized")
+def _tiling(by_size: Tiling | None, tile: KernelTile, stages: int, split_k: int) -> Tiling:
+    others = by_size.others if tile.kernel == "by size" and by_size is not None else ()
+    is_specialized = by_size.is_warp_specialized if others and by_size else tile.kernel == "warp-specialized"
+    return Tiling(replace(tile.tiles, stages=stages), split_k, is_specialized, others)
 
 
 def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hidet.cuda.arch import BLOCK_RESERVED_SHARED
+from hidet.gpu.schedules.amounts import Amount, ceil_ratio, largest, ratio, smallest
 from hidet.gpu.schedules.tiling import (
+    FILL,
     SIMT_TILES,
     SPLIT_K,
     START,
+    CallExtents,
     Extents,
     Tiling,
     fast_tilings,
@@ -26,6 +29,7 @@ from hidet.gpu.schedules.tiling import (
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 
 if TYPE_CHECKING:
+    from hidet.ir.expr import Expr
     from hidet.target import GpuTarget
 
 TILES = (
@@ -163,36 +167,62 @@ def cycles(
     extents: Extents, tiling: Tiling, target: GpuTarget, is_warp_specialized: bool, speed: Speed = H100
 ) -> float:
     """How long a product takes by the model. `Tiling` of tables, and those of any other number of stages."""
-    split_k, nbytes = tiling.split_k, extents.nbytes
-    tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
-    blocks = extents.batch * steps_over(extents.m, tiles.m) * steps_over(extents.n, tiles.n) * split_k
-    steps = steps_over(steps_over(extents.k, tiling.tiles.k), split_k)
-    own = max(1, steps_over(blocks, target.multiprocessors))
-    if is_warp_specialized:
-        read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / (_MEMORY_BYTES * speed.memory)
-        computed = _warp_specialized_cycles(tiles, steps, own, target, speed)
-        overlapped = max(computed, read) + min(computed, read) / _HIDDEN
-        return _SPECIALIZED_START + overlapped + sum_cycles(extents, split_k)
     if tiling.tiles in SIMT_TILES:
         return simt_cycles(extents, tiling, target)
-    resident = min(own, _resident(tiles, target))
+    splits = splits_to_fill(extents, tiling, target) if tiling.split_k == FILL else tiling.split_k
+    return cast(float, _cycles(extents, tiling, splits, target, is_warp_specialized, speed))
+
+
+def cycles_of_call(extents: CallExtents, tiling: Tiling, splits: Amount, target: GpuTarget) -> Expr:
+    """How long a product on matrix units takes by the model, in host code. splits: how many a split tiling has."""
+    return cast("Expr", _cycles(extents, tiling, splits, target, tiling.is_warp_specialized, H100))
+
+
+def splits_to_fill(extents: Extents, tiling: Tiling, target: GpuTarget) -> int:
+    """As many splits as there are multiprocessors for: those of `FILL`."""
+    tiles = tiling.tiles
+    blocks = extents.batch * steps_over(extents.m, tiles.m) * steps_over(extents.n, tiles.n)
+    room = target.multiprocessors // max(blocks, 1)
+    return max(1, min(room, SPLIT_K[-1], steps_over(extents.k, tiles.k) // 2))
+
+
+def _cycles(
+    extents: Extents | CallExtents,
+    tiling: Tiling,
+    splits: Amount,
+    target: GpuTarget,
+    is_warp_specialized: bool,
+    speed: Speed,
+) -> Amount:
+    nbytes = extents.nbytes
+    tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
+    blocks = extents.batch * ceil_ratio(extents.m, tiles.m) * ceil_ratio(extents.n, tiles.n) * splits
+    steps = ceil_ratio(ceil_ratio(extents.k, tiling.tiles.k), splits)
+    own = largest(1, ceil_ratio(blocks, target.multiprocessors))
+    added = sum_cycles(extents, splits) if tiling.is_split else 0
+    if is_warp_specialized:
+        read = ratio(nbytes * extents.batch * (extents.m + extents.n) * extents.k, _MEMORY_BYTES * speed.memory)
+        computed = _warp_specialized_cycles(tiles, steps, own, target, speed)
+        overlapped = largest(computed, read) + ratio(smallest(computed, read), _HIDDEN)
+        return _SPECIALIZED_START + overlapped + added
+    resident = smallest(own, _resident(tiles, target))
     kind = (tiles.m, tiles.n, tiles.k, tiles.warps)
     bytes_a_cycle, step_alone = (_SINGLE_BYTES, _SINGLE_STEP) if kind in _UNALIGNED else (_BYTES, _STEP)
     least = max(step_alone, _DELAY / tiles.stages)
     moved = (tiles.m + tiles.n) * tiles.k * 2 / (bytes_a_cycle * speed.cache)
     products = _GROUP_PRODUCTS if kind in _GROUPS else _PRODUCTS
     step = max(tiles.m * tiles.n * tiles.k / (products * speed.products), moved) * resident
-    return START + steps_over(own, resident) * (steps * max(step, least) + START) + sum_cycles(extents, split_k)
+    return START + ceil_ratio(own, resident) * (steps * largest(step, least) + START) + added
 
 
-def _warp_specialized_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget, speed: Speed) -> float:
+def _warp_specialized_cycles(tiles: MatmulTiles, steps: Amount, own: Amount, target: GpuTarget, speed: Speed) -> Amount:
     """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel."""
     loaded = (tiles.m + tiles.n) * tiles.k * 2
-    resident = min(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
+    resident = smallest(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
     alone = max(_SPECIALIZED_STEP, _DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / (_SPECIALIZED_PRODUCTS * speed.products)
-    step = max(alone / resident, loaded / (_SPECIALIZED_BYTES * speed.cache), multiplied)
-    return own * steps * step + steps_over(own, resident) * _SPECIALIZED_END
+    step = largest(ratio(alone, resident), loaded / (_SPECIALIZED_BYTES * speed.cache), multiplied)
+    return own * steps * step + ceil_ratio(own, resident) * _SPECIALIZED_END
 
 
 def streaming_cycles(extents: Extents, speed: Speed) -> float:

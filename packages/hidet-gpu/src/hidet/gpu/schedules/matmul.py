@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.context import CompileContext
+from hidet.dims import Dim
 from hidet.gpu.schedules.cost import simt_seconds
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
@@ -88,8 +89,9 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
     def build(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> Program:
         """The product, and the sum of its splits (split-k)."""
         builder = ProgramBuilder(match.task)
-        partial = scratch_of(builder, match.data, params)
-        launches = ProductLaunches(builder, match.task, match.data, params, gpu_target(ctx.target), partial)
+        partial = scratch_of(builder, match.data, params.split_k)
+        target = gpu_target(ctx.target)
+        launches = ProductLaunches(builder, match.task, match.data, params, target, params.split_k, partial)
         builder.run(launches.multiply())
         if partial is not None:
             builder.run(launches.sum_splits(partial))
@@ -123,8 +125,9 @@ def extents_of(product: Product) -> Extents:
     return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
 
 
-def scratch_of(builder: ProgramBuilder, product: Product, tiling: Tiling) -> Var | None:
-    """Memory for partial sums; None where k is not split."""
-    if tiling.split_k == 1:
+def scratch_of(builder: ProgramBuilder, product: Product, splits: Dim) -> Var | None:
+    """Memory for partial sums of so many splits; None where k is not split. A call without splits needs none."""
+    if splits == 1:
         return None
-    return builder.scratch("partial", product.total.dtype, product.batch * product.m * product.n * tiling.split_k)
+    sums = product.batch * product.m * product.n * splits
+    return builder.scratch("partial", product.total.dtype, sums * dims.minimum(splits - 1, 1))

@@ -25,7 +25,7 @@ class ProductKernel:
     `split` is the one that a block sums.
     """
 
-    def __init__(self, task: Task, product: Product, *, multiplies: bool, finishes: bool, split_k: int = 1) -> None:
+    def __init__(self, task: Task, product: Product, *, multiplies: bool, finishes: bool, splits: Dim = 1) -> None:
         read: list[Operand] = []
         if multiplies:
             read += [product.a.tensor.operand, product.b.tensor.operand]
@@ -38,7 +38,7 @@ class ProductKernel:
         dtype = product.result.dtype if finishes else product.total.dtype
         self._target = self.scope.pointer("result", dtype)
         self.outer = build.size_var("matrix")
-        self._splits = self.scope.size(split_k, "splits")
+        self._splits = self.scope.size(splits, "splits")
         number, self.split = self.outer // self._splits, self.outer % self._splits
         self._numbers: list[Expr] = []
         for extent in reversed(product.batches[1:]):

@@ -72,7 +72,8 @@ class Multiplication:
 class ProductLaunches:
     """Makes the kernels of a product, and launches of them by the program's entry.
 
-    partial: where the partial sums of split-k go; None where the whole sum goes into the task's output.
+    splits: of k, each summed by blocks of its own. partial: where the partial sums of split-k go; None where the whole
+    sum goes into the task's output.
     """
 
     builder: ProgramBuilder
@@ -80,6 +81,7 @@ class ProductLaunches:
     product: Product
     tiling: Tiling
     target: GpuTarget
+    splits: Dim
     partial: Var | None
 
     def multiply(self) -> Stmt:
@@ -117,7 +119,7 @@ class ProductLaunches:
     def kernel(self) -> ProductKernel:
         """A kernel that multiplies."""
         return ProductKernel(
-            self.task, self.product, multiplies=True, finishes=self.partial is None, split_k=self.tiling.split_k
+            self.task, self.product, multiplies=True, finishes=self.partial is None, splits=self.splits
         )
 
     def multiply_tiles(self, tiles: MatmulTiles, premises: Premises) -> Launch:
@@ -146,14 +148,14 @@ class ProductLaunches:
         else:
             c = kernel.sums(known_align(partial.dtype.nbytes, product.n))
             steps = self._steps_of_split(kernel, tiles)
-        outer = product.batch * self.tiling.split_k
+        outer = product.batch * self.splits
         batch = None if outer == 1 else (kernel.outer, scope.size(outer, "outer"))
         return Multiplication(a, b, c, epilogue, tuple(epilogue_operands.values()), batch, outer, steps)
 
     def _steps_of_split(self, kernel: ProductKernel, tiles: MatmulTiles) -> tuple[Expr, Expr]:
         """The first step along k of a block's split, and how many it has."""
         count = dims.ceildiv(self.product.k, tiles.k)
-        each = kernel.scope.size(dims.ceildiv(count, self.tiling.split_k), "each")
+        each = kernel.scope.size(dims.ceildiv(count, self.splits), "each")
         last = kernel.scope.size(count, "steps")
         first = kernel.split * each
         return first, build.maximum(build.minimum(last - first, each), 0)
@@ -224,7 +226,7 @@ class ProductLaunches:
         scope = kernel.scope
         given = scope.pointer("partial", partial.dtype)
         c = kernel.result(product.result.dtype.nbytes)
-        count = scope.size(self.tiling.split_k, "splits")
+        count = scope.size(self.splits, "splits")
         lanes = ALIGN // partial.dtype.nbytes if known_align(partial.dtype.nbytes, product.n) == ALIGN else 1
         is_batch = product.batch != 1
         function = split_k.split_k_sum_kernel(

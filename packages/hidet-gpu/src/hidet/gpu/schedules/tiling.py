@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from hidet.errors import OptionError
+from hidet.gpu.schedules.amounts import Amount, ratio
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.schedule.space import Constraint, Knob, Space
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+    from hidet.ir.expr import Expr
     from hidet.target import GpuTarget
 
 SIMT_TILES = (
@@ -22,6 +24,8 @@ SIMT_TILES = (
 """Without matrix units; k is the number of elements whatever their type."""
 SPLIT_K = (1, 2, 3, 4, 6, 8, 12, 16)
 """Choices of split-k: into how many splits, each summed by blocks of its own, k is cut."""
+FILL = 0
+"""Stands for as many splits as there are multiprocessors for, which only a call tells."""
 
 # What the model measured, on an H100; clock cycles of one multiprocessor.
 _PLAIN_PRODUCTS, _WARP_PRODUCTS = 100, 24
@@ -51,21 +55,39 @@ class Extents:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CallExtents:
+    """The extents of a product in host code, i64, which a call tells."""
+
+    batch: Expr
+    m: Expr
+    n: Expr
+    k: Expr
+    nbytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """Tiles, and the number of splits of k (split-k), each summed by blocks of its own.
 
     is_warp_specialized: whether some warps copy and others multiply, on devices for which there are such kernels.
+    others: what the program has besides, and takes where the model finds it faster for the sizes of a call.
     """
 
     tiles: MatmulTiles
     split_k: int = 1
     is_warp_specialized: bool = False
+    others: tuple[Tiling, ...] = ()
+
+    @property
+    def is_split(self) -> bool:
+        """Whether k is cut into splits."""
+        return self.split_k != 1
 
     @property
     def code(self) -> Hashable:
         """What kernels depend on: how many splits there are is a number that they are called with."""
-        return self.tiles, self.split_k > 1, self.is_warp_specialized
+        return self.tiles, self.is_split, self.is_warp_specialized, tuple([other.code for other in self.others])
 
 
 def splits_of(ctx: CompileContext) -> tuple[int, ...]:
@@ -135,7 +157,8 @@ def simt_cycles(extents: Extents, tiling: Tiling, target: GpuTarget, speed: floa
     blocks = extents.batch * steps_over(extents.m, tiles.m) * steps_over(extents.n, tiles.n) * split_k
     steps = steps_over(steps_over(extents.k, tiles.k), split_k)
     own = max(1, steps_over(blocks, target.multiprocessors))
-    return START + _tile_cycles(tiles, steps, own, extents.nbytes, speed) + sum_cycles(extents, split_k)
+    added = cast(float, sum_cycles(extents, split_k)) if split_k > 1 else 0
+    return START + _tile_cycles(tiles, steps, own, extents.nbytes, speed) + added
 
 
 def _tile_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int, speed: float) -> float:
@@ -147,9 +170,9 @@ def _tile_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int, speed: f
     return own * steps * step + steps_over(own, resident) * START
 
 
-def sum_cycles(extents: Extents, split_k: int) -> float:
-    """How long adding partial sums takes."""
-    return _SUM + 2 * 4 * split_k * extents.batch * extents.m * extents.n / _SUM_BYTES if split_k > 1 else 0
+def sum_cycles(extents: Extents | CallExtents, splits: Amount) -> Amount:
+    """How long adding partial sums takes, of more than one split."""
+    return _SUM + ratio(2 * 4 * splits * extents.batch * extents.m * extents.n, _SUM_BYTES)
 
 
 def steps_over(extent: int, step: int) -> int:

@@ -1,0 +1,131 @@
+"""Products whose sizes only a call tells: kernels among which host code chooses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.cuda.schedules import by_size
+from hidet.cuda.schedules.tiling import (
+    GROUP_TILES,
+    TILES,
+    WARP_SPECIALIZED_TILES,
+    choose_tiling,
+    cycles,
+    cycles_of_call,
+    splits_to_fill,
+)
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.gpu.schedules.tiling import CallExtents, Extents, Tiling
+from hidet.ir import build
+from hidet.ir.builder import IRBuilder
+from hidet.ir.expr import Var
+from hidet.ir.func import Function, Module
+from hidet.ir.interpret import run_module
+from hidet.ir.types import PointerType
+from hidet.schedule.select import ScheduledTask
+
+H100 = CudaTarget("sm_90a")
+
+LAYER = """
+symbol m: 1.. hint 300
+graph g(%x: f16[m, 256], param %w: f16[72, 256], param %b: f16[72]):
+  %0: f16[m, 72] = linear(%x, %w, %b)
+  %1: f16[m, 72] = relu(%0)
+  return %1
+"""
+CONVOLUTION = """
+symbol n: 1.. hint 2
+symbol h: 1.. hint 5
+symbol w: 1.. hint 4
+graph g(%x: f16[n, 64, h, w]{64*h*w, 1, 64*w, 64}, param %f: f16[72, 64, 3, 3]{576, 1, 192, 64}):
+  %0: f16[n, 72, h, w]{72*h*w, 1, 72*w, 72} = conv(%x, %f, stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1)
+  return %0
+"""
+LAYERS = [(64, 64), (256, 64), (512, 128), (256, 1024), (2048, 512), (768, 768), (3072, 768), (768, 3072), (4096, 4096)]
+
+
+def tilings(text: str, arch: str = "sm_90a") -> list[Tiling]:
+    """Those that the program of a text's product has."""
+    (step,) = [step for step in schedule_text(text, arch).steps if isinstance(step, ScheduledTask)]
+    params = step.decision.params
+    assert isinstance(params, Tiling)
+    return [replace(params, others=()), *params.others]
+
+
+def _only(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Have host code choose tiling `number`, whatever the size."""
+    seen: list[Tiling] = []
+
+    def time(extents: CallExtents, tiling: Tiling, splits: object, target: object) -> object:
+        seen.append(tiling)
+        return extents.m * 0 + (1 if len(seen) == number + 1 else 2)
+
+    monkeypatch.setattr(by_size, "cycles_of_call", time)
+
+
+@pytest.mark.parametrize(("text", "sizes"), [(LAYER, {"m": 70}), (CONVOLUTION, {"n": 2, "h": 5, "w": 7})])
+@pytest.mark.parametrize("number", range(5))
+def test_every_kernel_that_a_call_may_take_is_right(
+    text: str, sizes: dict[str, int], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(tilings(text)) == 5
+    _only(monkeypatch, number)
+    assert_right(text, "cuda.matmul", 1e-2, sizes=sizes, arch="sm_90a")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("m", [1, 17, 130])
+def test_layers_of_any_number_of_rows_are_right(m: int, arch: str) -> None:
+    assert_right(LAYER, "cuda.matmul", 1e-2, sizes={"m": m}, arch=arch)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+def test_kernels_for_all_sizes_compile_without_spills(arch: str) -> None:
+    assert_compiles(LAYER, arch)
+    assert_compiles(CONVOLUTION, arch)
+
+
+def test_layers_of_a_model_share_one_program() -> None:
+    wide, deep = (LAYER.replace("72", n).replace("256", k) for n, k in (("1024", "768"), ("768", "3072")))
+    hashes = [list(schedule_text(text, "sm_90a").hashes.values()) for text in (wide, deep)]
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize(
+    ("choices", "is_warp_specialized"), [(WARP_SPECIALIZED_TILES, True), ((*GROUP_TILES, *TILES), False)]
+)
+def test_one_of_few_tilings_is_hardly_slower_by_the_model_than_the_best_of_all(
+    choices: tuple, is_warp_specialized: bool
+) -> None:
+    table = by_size._SPECIALIZED if is_warp_specialized else by_size._GROUPS
+    losses = []
+    for n, k in LAYERS:
+        for m in (2**step for step in range(2, 17)):
+            extents = Extents(1, m, n, k * (1 if is_warp_specialized else 9), 2)
+            best = choose_tiling(extents, choices, H100, is_warp_specialized=is_warp_specialized)
+            own = min(cycles(extents, tiling, H100, is_warp_specialized) for tiling in table)
+            losses.append(math.log(own / cycles(extents, best, H100, is_warp_specialized)))
+    assert math.exp(float(np.mean(losses))) < 1.02
+    assert math.exp(max(losses)) < 1.4
+
+
+@pytest.mark.parametrize("tiling", [*by_size._SPECIALIZED, *by_size._GROUPS], ids=str)
+def test_host_code_finds_the_cycles_that_the_model_finds(tiling: Tiling) -> None:
+    result, sizes = Var("cycles", PointerType(dtypes.i64)), [build.size_var(name) for name in ("m", "n", "k", "splits")]
+    m, n, k, splits = sizes
+    builder = IRBuilder()
+    time = cycles_of_call(CallExtents(build.index(1), m, n, k, 2), tiling, splits if tiling.is_split else 1, H100)
+    builder.store(result, 0, time)
+    module = Module((Function("entry", (result, *sizes), builder.body, kind="host"),), "entry")
+    for extents in (Extents(1, m, n, k, 2) for m in (1, 100, 3000, 200000) for n, k in LAYERS):
+        found = np.zeros(1, np.int64)
+        count = splits_to_fill(extents, tiling, H100) if tiling.is_split else 1
+        run_module(module, [found, extents.m, extents.n, extents.k, count])
+        right = cycles(extents, tiling, H100, tiling.is_warp_specialized)
+        assert abs(int(found[0]) - right) <= 0.01 * right
