@@ -19,6 +19,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import gpu_first_call, llama_layers
+from benchmarks.gpu_dynamic import SWEEPS, DynamicRow, print_rows
 from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
 from benchmarks.gpu_products import ProductName
@@ -234,3 +235,20 @@ def test_a_step_of_the_ladder_that_a_device_lacks_has_its_reason() -> None:
     row = StepRow("4 and TMA", 2e-3, 1e-3, 50.0, 100.0, 2e-4, 1e-4)
     assert ladder_cells(row) == ("4 and TMA", "2000.0", "50", "1000.0", "100", "0.50", "2.0e-04, 1.0e-04")
     assert ladder_cells(replace(row, reason="needs wgmma"))[1:3] == ("-", "-")
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_draws_the_same_sizes_every_time(name: str) -> None:
+    sweep = SWEEPS[name]
+    assert sweep.model in GPU_MODELS
+    assert sweep.sizes(20) == sweep.sizes(20)
+    assert sweep.sizes(20)[: len(sweep.first)] == list(sweep.first)
+
+
+def test_a_symbolic_build_is_beside_the_one_for_the_size() -> None:
+    console = Console(record=True, width=120)
+    rows = [DynamicRow("bert", (2, 7), 2e-3, 1e-3, 1e-3, 1), DynamicRow("bert", (5, 77), 1e-3, 2e-3, 0.5, 1)]
+    print_rows(console, rows)
+    text = console.export_text()
+    assert "2x7" in text and "WRONG" in text
+    assert "geometric mean 1.000, worst 2.00 of 2 sizes" in text

@@ -1,0 +1,207 @@
+"""Measure builds with symbolic sizes beside builds for each size, on a GPU: one artifact has to do what many do.
+
+python benchmarks/gpu_dynamic.py                                     all sweeps, about three minutes
+python benchmarks/gpu_dynamic.py --sweeps bert --sizes 20            twenty seeded sizes of one of them
+python benchmarks/gpu_dynamic.py --layers 1.1                        kernels of both builds where the ratio is above 1.1
+
+A symbolic build sees its sizes one after the other and must not compile again. Results are held against eager mode.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.environment import describe_environment
+from benchmarks.gpu_layers import print_kernels, profile_kernels
+from benchmarks.gpu_rows import GPU_MODELS
+from benchmarks.gpu_timing import time_on_gpu
+from benchmarks.options import names_from, report_console
+from hidet.cli.timing import measure_alternately
+from hidet.runtime.compiled import CompileReport
+from tests.models.compile_reports import collected_reports
+from tests.models.entry import seeded
+
+Size = tuple[int, ...]
+_SEED = 20
+_ROUNDS = 2
+_FARTHEST = 0.02
+"""Root mean square of what differs from eager mode, beside that of eager's results: halves of deep models differ so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A model and sizes of its input. model: its name in `GPU_MODELS`. name: of the input, whose `axes` are symbolic.
+    first: sizes that are always measured; drawn: a size from a generator."""
+
+    model: str
+    name: str
+    make: Callable[[Size], torch.Tensor]
+    axes: tuple[int, ...]
+    first: tuple[Size, ...]
+    drawn: Callable[[random.Random], Size]
+
+    def sizes(self, count: int) -> list[Size]:
+        """The first sizes, and as many drawn ones as are missing to `count`."""
+        generator = random.Random(_SEED)
+        return [*self.first, *(self.drawn(generator) for _ in range(count - len(self.first)))][:count]
+
+
+def _images(size: Size) -> torch.Tensor:
+    batch, height, width = size
+    return torch.randn(batch, 3, height, width, generator=seeded(0)).to("cuda", torch.float16)
+
+
+def _tokens(size: Size) -> torch.Tensor:
+    return torch.randint(3, 30522, size, generator=seeded(0)).cuda()
+
+
+SWEEPS: Mapping[str, Sweep] = MappingProxyType(
+    {
+        "resnet50": Sweep(
+            "resnet50",
+            "x",
+            _images,
+            (0, 2, 3),
+            ((8, 224, 224), (2, 224, 224), (100, 224, 224), (5, 187, 251)),
+            lambda g: (g.randint(2, 64), g.randint(128, 320), g.randint(128, 320)),
+        ),
+        "resnet50-batch": Sweep(
+            "resnet50",
+            "x",
+            _images,
+            (0,),
+            ((8, 224, 224), (48, 224, 224)),
+            lambda g: (g.randint(2, 128), 224, 224),
+        ),
+        "bert": Sweep(
+            "bert-base",
+            "input_ids",
+            _tokens,
+            (0, 1),
+            ((8, 384), (2, 7), (5, 77), (16, 128), (32, 64)),
+            lambda g: (g.randint(2, 32), g.randint(2, 512)),
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicRow:
+    """A size: seconds of the symbolic build and of the one for this size, and how far the first is from eager mode.
+    graphs: how many the symbolic build had compiled so far."""
+
+    sweep: str
+    size: Size
+    symbolic: float
+    known: float
+    error: float
+    graphs: int
+
+    @property
+    def ratio(self) -> float:
+        """Time of the symbolic build beside that of the other."""
+        return self.symbolic / self.known
+
+
+@click.command()
+@click.option("--sweeps", callback=names_from(tuple(SWEEPS)), default=",".join(SWEEPS), show_default=True)
+@click.option("--sizes", default=0, help="Sizes of each sweep; 0 is those that are always measured.")
+@click.option("--seconds", default=0.15, show_default=True, help="Seconds of a turn; there are two turns.")
+@click.option("--layers", default=0.0, help="Ratio above which the slowest kernels of both builds are printed.")
+@click.option("--most", default=6, show_default=True, help="Kernels that --layers prints.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
+def main(sweeps: tuple[str, ...], sizes: int, seconds: float, layers: float, most: int, json_path: Path | None) -> None:
+    """Measure builds with symbolic sizes beside builds for each size."""
+    if not torch.cuda.is_available():
+        raise click.ClickException("torch finds no CUDA device")
+    warnings.simplefilter("ignore")
+    torch._dynamo.config.recompile_limit = 1000
+    console, environment = report_console(), describe_environment()
+    console.print(f"{environment['device']['gpu']}, {environment['date']}")
+    rows: list[DynamicRow] = []
+    for name in sweeps:
+        sweep = SWEEPS[name]
+        rows += _measure(console, name, sweep, sweep.sizes(sizes or len(sweep.first)), seconds, layers, most)
+        print_rows(console, rows)
+        if json_path is not None:
+            found = {**environment, "dynamic": [asdict(row) for row in rows]}
+            json_path.write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def _measure(
+    console: Console, name: str, sweep: Sweep, sizes: Sequence[Size], seconds: float, layers: float, most: int
+) -> list[DynamicRow]:
+    model = GPU_MODELS[sweep.model].build().to("cuda", torch.float16)
+    rows: list[DynamicRow] = []
+    with torch.no_grad(), collected_reports() as reports:
+        symbolic = torch.compile(model, backend="hidet", mode="reduce-overhead")
+        symbolic_reports: list[CompileReport] = []
+        for size in sizes:
+            x = sweep.make(size)
+            for axis in sweep.axes:
+                torch._dynamo.mark_dynamic(x, axis)
+            seen, start = len(reports), time.perf_counter()
+            error = _distance(symbolic(**{sweep.name: x}), model(**{sweep.name: x}))
+            symbolic_reports += reports[seen:]
+            if seen < len(reports):
+                console.print(f"{name} {size}: compiled in {time.perf_counter() - start:.1f} s")
+            seen = len(reports)
+            # A build of its own for the size: dynamo tells compiled functions of one module apart by their backends.
+            known = torch.compile(model, backend="hidet", mode="reduce-overhead", dynamic=False)
+            plain = {sweep.name: sweep.make(size)}
+            known(**plain)
+            runs = {"symbolic": partial(symbolic, **{sweep.name: x}), "known": partial(known, **plain)}
+            found = measure_alternately(runs, seconds, _ROUNDS, time_turn=time_on_gpu)
+            medians = (found[key].median for key in ("symbolic", "known"))
+            rows.append(DynamicRow(name, size, *medians, error, len(symbolic_reports)))
+            if layers and rows[-1].ratio > layers:
+                for what, run in runs.items():
+                    used = symbolic_reports if what == "symbolic" else reports[seen:]
+                    print_kernels(console, f"{name} {size} {what}", profile_kernels(run, used), most)
+            del known, runs
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()
+    return rows
+
+
+def _distance(found: torch.Tensor, right: torch.Tensor) -> float:
+    """Root mean square of the difference, beside that of what is right."""
+    difference = (found.double() - right.double()).square().mean().sqrt()
+    return float(difference / right.double().square().mean().sqrt())
+
+
+def print_rows(console: Console, rows: Sequence[DynamicRow]) -> None:
+    """A line a size, and the geometric mean of the ratios of each sweep."""
+    table = Table()
+    for heading in ("sweep", "size", "symbolic ms", "known ms", "ratio", "graphs", "beside eager"):
+        table.add_column(heading, justify="left" if heading == "sweep" else "right")
+    for row in rows:
+        times = (f"{row.symbolic * 1e3:.3f}", f"{row.known * 1e3:.3f}", f"{row.ratio:.2f}")
+        error = f"{row.error:.1e}" if row.error <= _FARTHEST else f"WRONG {row.error:.1e}"
+        table.add_row(row.sweep, "x".join(map(str, row.size)), *times, str(row.graphs), error)
+    console.print(table)
+    for name in dict.fromkeys(row.sweep for row in rows):
+        ratios = [row.ratio for row in rows if row.sweep == name]
+        mean = statistics.geometric_mean(ratios)
+        console.print(f"{name}: geometric mean {mean:.3f}, worst {max(ratios):.2f} of {len(ratios)} sizes")
+
+
+if __name__ == "__main__":
+    main()
