@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +13,8 @@ import pytest
 from hidet import dims, dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.schedules.attention_plan import choose_plan
+from hidet.cuda.schedules import attention_tiles
+from hidet.cuda.schedules.attention_plan import Plan, choose_plan, conditions, plans_by_size
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
 from hidet.gpu.schedules.attention_tiles import simt_blocks, simt_tiles
@@ -220,8 +223,9 @@ def test_a_fused_projection_is_read_and_heads_are_merged_without_copies() -> Non
         "cuda.matmul",
     ]
     assert len(steps) == 3
-    # What the program itself allocates is aligned, so that no second kernel is needed.
-    assert len([f for f in steps[1].program.module.functions if f.kind == "kernel"]) == 1  # type: ignore[union-attr]
+    # What the program itself allocates is aligned, so that no kernel besides those of the plans is needed.
+    kernels = [f for f in steps[1].program.module.functions if f.kind == "kernel"]  # type: ignore[union-attr]
+    assert len(kernels) == 1 + len(steps[1].decision.params.others)  # type: ignore[union-attr]
 
 
 def plan(text: str, arch: str = "sm_90") -> Any:
@@ -294,7 +298,52 @@ def test_few_rows_without_tensor_cores_are_cut_into_small_tiles() -> None:
     assert rows(128) < rows(512) < rows(8192) == 128
 
 
+def by_size(batch: int, heads: int, depth: int, **more: Any) -> str:
+    shape = ("b", heads, "s", depth)
+    return graph("f16", shape, shape, hints={"b": batch, "s": 100}, **more)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_call_takes_the_plan_that_a_build_for_its_size_has(arch: str, depth: int, is_causal: bool) -> None:
+    target = CudaTarget(arch)
+    problem = attention_problem(scheduled_task(by_size(2, 12, depth, is_causal=is_causal), arch).task)
+    params = plans_by_size(problem, target)
+    assert params is not None
+    plans = [replace(params, others=()), *params.others]
+    for batch, length in itertools.product((1, 4, 16, 64), (1, 7, 16, 40, 77, 200, 384, 500, 1024, 4000)):
+        sizes = {"b": batch, "s": length}
+
+        def holds(plan: Plan, sizes: dict[str, int] = sizes) -> bool:
+            found = conditions(problem, plan, target)
+            return all(dims.evaluate(size, sizes) >= least for size, least in found)
+
+        taken = next(plan for plan in plans if holds(plan))
+        shape = (batch, 12, length, depth)
+        known = plan(graph("f16", shape, shape, is_causal=is_causal), arch)
+        assert (taken.tiles, taken.is_warp_specialized) == (known.tiles, known.is_warp_specialized), sizes
+        assert (taken.chunk is None) == (known.chunk is None), sizes
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def only(problem: Any, plan: Plan, target: Any) -> list[Any]:
+        (of_task,) = {id(found): found for found in [plans_by_size(problem, target)]}.values()
+        assert of_task is not None
+        plans = [replace(of_task, others=()), *of_task.others]
+        return [] if plan == plans[number] else [(0, 1)]
+
+    monkeypatch.setattr(attention_tiles, "conditions", only)
+    shape = (1, 2, 20, 64)
+    shapes = {name: (*shape[:2], 300 if name != "q" else 20, 64) for name in "qkv"}
+    text = graph("f16", ("b", 2, "s", 64), ("b", 2, "t", 64), hints={"b": 1, "s": 20, "t": 300})
+    is_right(text, "f16", shapes, sizes={"b": 1, "s": 20, "t": 300}, arch="sm_90a")
+
+
 COMPILED = {
+    "all sizes": by_size(4, 12, 64),
+    "all sizes, causal": by_size(4, 32, 128, is_causal=True),
     "long": graph("bf16", (1, 32, 2048, 128), (1, 32, 2048, 128), is_causal=True),
     "not causal": graph("f16", (4, 16, 2048, 64), (4, 16, 2048, 64)),
     "short": graph("f16", (1, 12, 128, 64), (1, 12, 128, 64), mask=("bool", (1, 1, 1, 128))),

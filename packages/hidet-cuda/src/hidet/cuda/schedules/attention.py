@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import cast
 
 from hidet.context import CompileContext
-from hidet.cuda.schedules.attention_plan import Plan, choose_plan, suits_tensor_cores
+from hidet.cuda.schedules.attention_plan import Plan, choose_plan, plans_by_size, suits_tensor_cores
 from hidet.cuda.schedules.attention_space import attention_space
-from hidet.cuda.schedules.attention_tiles import tensor_core_launches
+from hidet.cuda.schedules.attention_tiles import launches_by_size
 from hidet.cuda.schedules.cost_attention import attention_seconds
 from hidet.cuda.tile.machine import COPIES
 from hidet.gpu.schedules.attention_launch import problem_of, run_by_alignment, simt_launch
@@ -46,14 +46,18 @@ class AttentionRule(ScheduleRule[AttentionProblem, Plan | SimtTiles]):
         """Large tiles, as long as there are enough to keep the device busy."""
         problem, target = match.data, gpu_target(ctx.target)
         uses_units = suits_tensor_cores(problem) and ctx.option("cuda.matrix_units")
-        return choose_plan(problem, target) if uses_units else simt_tiles(problem, target)
+        if not uses_units:
+            return simt_tiles(problem, target)
+        return plans_by_size(problem, target) or choose_plan(problem, target)
 
     def predict(self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext) -> float | None:
         """By the model of `cost_attention`."""
         constants = known_constants(ctx)
         if constants is None:
             return None
-        return attention_seconds(match.data, params, gpu_target(ctx.target), constants)
+        target = gpu_target(ctx.target)
+        likely = choose_plan(match.data, target) if isinstance(params, Plan) and params.others else params
+        return attention_seconds(match.data, likely, target, constants)
 
     def build(self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext) -> Program:
         """A kernel for tensor cores where they can be used, and one for everything else."""
@@ -62,7 +66,7 @@ class AttentionRule(ScheduleRule[AttentionProblem, Plan | SimtTiles]):
         target = gpu_target(ctx.target)
         simt = params if isinstance(params, SimtTiles) else simt_tiles(problem, target)
         if isinstance(params, Plan):
-            fast = tensor_core_launches(builder, problem, params)
+            fast = launches_by_size(builder, problem, params, target)
         else:
             fast = simt_launch(builder, problem, simt, target, COPIES, is_aligned=True)
         run_by_alignment(

@@ -34,11 +34,13 @@ class Partial:
     splits: Dim
 
 
-def partial_results(builder: ProgramBuilder, problem: AttentionProblem, chunk: int, *, stacked: bool) -> Partial:
-    """Memory for the results of splits of `chunk` keys."""
+def partial_results(
+    builder: ProgramBuilder, problem: AttentionProblem, chunk: Dim, *, stacked: bool, is_used: Dim = 1
+) -> Partial:
+    """Memory for the results of splits of `chunk` keys. is_used: 0 for calls that split no keys, else 1."""
     splits = dims.ceildiv(problem.keys, chunk)
     heads = dims.product(head_extents(problem, stacked=stacked))
-    rows = heads * splits * row_count(problem, stacked=stacked)
+    rows = heads * splits * row_count(problem, stacked=stacked) * is_used
     totals = builder.scratch("totals", _F32, rows * problem.width)
     return Partial(totals, builder.scratch("logarithms", _F32, rows), splits)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
+from hidet.dims import Dim
+from hidet.errors import ShapeError
 from hidet.gpu.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
 from hidet.gpu.schedules.attention_tiles import likely_extent
 from hidet.gpu.tile.kernel import WARP
@@ -16,6 +20,10 @@ _MATRIX_UNITS = (dtypes.f16, dtypes.bf16)
 _LEAST_COPY = 4
 _DEPTH_STEP = 16
 """Elements along k of an instruction of the matrix units."""
+
+
+BY_CALL = 0
+"""Stands for as many keys of a split as make blocks for all multiprocessors, which only a call tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +74,12 @@ _MANY_WAVES = 8
 class Plan:
     """How attention on tensor cores is cut into blocks.
 
-    chunk: keys of a split where they are split over blocks; None where a block sees all keys. stacked: heads of a group
+    chunk: keys of a split where they are split over blocks; None where a block sees all keys, `BY_CALL` where each call
+    tells how many. stacked: heads of a group
     are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
     so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
     is_warp_specialized: whether a warp group copies and others multiply (`hidet.cuda.tile.warp_specialized`).
+    others: what the program has besides: a call takes the first plan whose `conditions` its sizes fulfil.
     """
 
     tiles: AttentionTiles
@@ -77,6 +87,7 @@ class Plan:
     stacked: bool
     by_head: bool
     is_warp_specialized: bool = False
+    others: tuple[Plan, ...] = ()
 
 
 def suits_tensor_cores(problem: AttentionProblem) -> bool:
@@ -115,7 +126,7 @@ def chunk_of(problem: AttentionProblem, keys: int, splits: int) -> int | None:
 
 def splits_of(problem: AttentionProblem, plan: Plan) -> int:
     """Into how many splits a plan cuts the keys."""
-    return 1 if plan.chunk is None else -(-likely_extent(problem.keys) // plan.chunk)
+    return 1 if not plan.chunk else -(-likely_extent(problem.keys) // plan.chunk)
 
 
 def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
@@ -158,18 +169,100 @@ def _warp_specialized_tiles(problem: AttentionProblem, target: GpuTarget) -> Att
 def _tiles_for(rows: int, heads: int, problem: AttentionProblem, multiprocessors: int) -> AttentionTiles:
     if rows <= _FEW_ROWS.rows:
         return _FEW_ROWS
-    longest = max(problem.depth, problem.width)
-    choices = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
-    most = most_masked_keys(problem)
-    if most is not None:
-        # Entries of a mask that differ from row to row are on their way in registers, each with its address.
-        fewer = [replace(choice, tiles=replace(choice.tiles, keys=min(choice.tiles.keys, most))) for choice in choices]
-        choices = tuple(choice for choice in fewer if has_masked_registers(problem, choice.tiles))
+    choices = _choices(problem)
     for choice in choices:
         tiles = choice.tiles
         if heads * -(-rows // tiles.rows) >= choice.blocks * multiprocessors and rows > tiles.rows // 2:
             return tiles
     return choices[-1].tiles
+
+
+def _choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
+    """Tiles for many rows, by falling number of rows."""
+    longest = max(problem.depth, problem.width)
+    choices = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
+    most = most_masked_keys(problem)
+    if most is None:
+        return choices
+    # Entries of a mask that differ from row to row are on their way in registers, each with its address.
+    fewer = [replace(choice, tiles=replace(choice.tiles, keys=min(choice.tiles.keys, most))) for choice in choices]
+    return tuple(choice for choice in fewer if has_masked_registers(problem, choice.tiles))
+
+
+Condition = tuple[Dim, int]
+"""A size, and what it is at least."""
+
+
+def plans_by_size(problem: AttentionProblem, target: GpuTarget) -> Plan | None:
+    """The plans that `choose_plan` has for the sizes of any call, one with the others; None where there is only one, or
+    where sizes are no expressions of bounded length."""
+    try:
+        found = list(_possible_plans(problem, target))
+    except ShapeError:
+        return None
+    return replace(found[0], others=tuple(found[1:])) if len(found) > 1 else None
+
+
+def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list[Condition]:
+    """When a call takes a plan, unless it takes one before: the rules of `choose_plan`."""
+    tiles, rows = plan.tiles, row_count(problem, stacked=plan.stacked)
+    blocks = blocks_of(problem, plan)
+    if plan.chunk is not None:
+        # There are multiprocessors without a block, and keys for several splits.
+        splits = splits_of_call(problem, plan, target)
+        return [(target.multiprocessors - blocks, 1), (splits, 2), *_rows_of(tiles, rows)]
+    if plan.is_warp_specialized:
+        longest = max(problem.depth, problem.width)
+        table = _WARP_SPECIALIZED[longest]
+        least = next(choice.blocks for choice in table if choice.tiles == tiles) * target.multiprocessors
+        return [(problem.keys, _LEAST_KEYS), (rows, tiles.rows // 2 + 1), (blocks, math.ceil(least))]
+    if tiles.rows == _FEW_ROWS.rows:
+        return _rows_of(tiles, rows)
+    fitting = {choice.tiles.rows: choice.blocks for choice in _choices(problem)}
+    if tiles.rows == min(fitting):
+        return []
+    return [(blocks, math.ceil(fitting[tiles.rows] * target.multiprocessors)), (rows, tiles.rows // 2 + 1)]
+
+
+def blocks_of(problem: AttentionProblem, plan: Plan) -> Dim:
+    """Blocks of a plan whose keys are not split."""
+    heads = dims.product(head_extents(problem, stacked=plan.stacked))
+    return heads * dims.ceildiv(row_count(problem, stacked=plan.stacked), plan.tiles.rows)
+
+
+def splits_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> Dim:
+    """Splits of the keys that make blocks for all multiprocessors; 0 of few keys."""
+    most = target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR
+    room = dims.floordiv(most, dims.maximum(blocks_of(problem, plan), 1))
+    return dims.minimum(room, dims.floordiv(problem.keys, _LEAST_SPLIT))
+
+
+def _rows_of(tiles: AttentionTiles, rows: Dim) -> list[Condition]:
+    """That a call has few rows, where tiles are for few."""
+    return [(_FEW_ROWS.rows - rows, 0)] if tiles.rows == _FEW_ROWS.rows else []
+
+
+def _possible_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
+    """Plans that some call takes, in the order in which it asks for them."""
+    for plan in _all_plans(problem, target):
+        known = [dims.prove_le(least, size) for size, least in conditions(problem, plan, target)]
+        if False not in known:
+            yield plan
+            if None not in known:
+                return
+
+
+def _all_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
+    if may_be_warp_specialized(problem, target):
+        for choice in _WARP_SPECIALIZED[max(problem.depth, problem.width)]:
+            yield Plan(choice.tiles, None, False, problem.is_causal, is_warp_specialized=True)
+    stacked = is_stacked_well(problem) and can_be_stacked(problem, None)
+    *large, smallest = (choice.tiles for choice in _choices(problem))
+    for tiles, may_be_split in ((_FEW_ROWS, True), *((tiles, False) for tiles in large), (smallest, True)):
+        fitting = _fitting(tiles, problem, target.block_shared_memory)
+        if may_be_split and not problem.is_causal:
+            yield Plan(fitting, BY_CALL, stacked, False)
+        yield Plan(fitting, None, stacked, problem.is_causal)
 
 
 def _fitting(tiles: AttentionTiles, problem: AttentionProblem, limit: int) -> AttentionTiles:

@@ -35,13 +35,17 @@ _SHORT = 64
 
 @dataclass(frozen=True, slots=True)
 class RowTile:
-    """Rows of a block on tensor cores, and how many warps share them."""
+    """Rows of a block on tensor cores, and how many warps share them. is_by_size: of several plans, of which each call
+    takes one."""
 
     rows: int
     warps: int
     is_warp_specialized: bool = False
+    is_by_size: bool = False
 
     def __str__(self) -> str:
+        if self.is_by_size:
+            return "by size"
         return f"{self.rows} by {self.warps} warps{' and TMA' if self.is_warp_specialized else ''}"
 
 
@@ -58,12 +62,17 @@ def attention_space(
 
 def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> Space[Plan]:
     tiles = (*_TILES, *(_SPECIALIZED if may_be_warp_specialized(problem, target) else ()))
+    if default.others:
+        tiles = (RowTile(default.tiles.rows, default.tiles.warps, default.is_warp_specialized, True), *tiles)
     stacked = (False, True) if is_stacked_well(problem) else (False,)
     splits = (1,) if problem.is_causal else tuple(sorted({*_SPLITS, splits_of(problem, default)}))
     limit = target.block_shared_memory
 
     def plan(tile: RowTile, keys: int, stages: int, splits: int, stacked: bool, by_head: bool) -> Plan:
         chosen = AttentionTiles(tile.rows, keys, stages, tile.warps)
+        if tile.is_by_size:
+            chunk = default.chunk if splits == splits_of(problem, default) else None
+            return Plan(chosen, chunk, stacked, by_head, tile.is_warp_specialized, default.others)
         return Plan(chosen, chunk_of(problem, keys, splits), stacked, by_head, tile.is_warp_specialized)
 
     return Space(
@@ -94,8 +103,9 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
             ),
             Constraint(
                 "each split of the keys has two steps at least",
-                lambda p: p.chunk is None or p.chunk >= 2 * p.tiles.keys,
+                lambda p: not p.chunk or p.chunk >= 2 * p.tiles.keys,
             ),
+            Constraint("plans by size have tiles of their own", lambda p: not p.others or p == default),
             Constraint(
                 f"warp-specialized blocks see all keys, {_SPECIALIZED_KEYS} a step",
                 lambda p: (

@@ -6,25 +6,40 @@ from dataclasses import replace
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices, partial_results
-from hidet.cuda.schedules.attention_plan import Plan, padded
+from hidet.cuda.schedules.attention_plan import BY_CALL, Plan, blocks_of, conditions, padded, splits_of_call
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.warp_specialized import lower_warp_specialized
+from hidet.dims import Dim
 from hidet.gpu.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.attention import Heads, attention_kernel
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Stmt
+from hidet.ir.stmt import If, Stmt
 from hidet.schedule.attention_problem import AttentionProblem
+from hidet.target import GpuTarget
 
 _READ = ("q", "k", "v", "mask")
 
 
-def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan) -> Stmt:
+def launches_by_size(builder: ProgramBuilder, problem: AttentionProblem, params: Plan, target: GpuTarget) -> Stmt:
+    """Launches by each plan of `params`, of which a call takes the first whose conditions hold."""
+    *plans, last = (replace(params, others=()), *params.others)
+    chosen = _launches(builder, problem, last, target)
+    for plan in reversed(plans):
+        holds = [builder.size(size) >= least for size, least in conditions(problem, plan, target)]
+        chosen = If(build.logical_and(*holds), _launches(builder, problem, plan, target), chosen)
+    return chosen
+
+
+def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, target: GpuTarget) -> Stmt:
     """The kernel of tiles, and behind it the one that merges splits where keys are split."""
     stacked, tiles = plan.stacked, plan.tiles
-    partial = None if plan.chunk is None else partial_results(builder, problem, plan.chunk, stacked=stacked)
+    chunk, is_used = _chunk_of_call(problem, plan, target) if plan.chunk == BY_CALL else (plan.chunk, 1)
+    partial = None
+    if chunk is not None:
+        partial = partial_results(builder, problem, chunk, stacked=stacked, is_used=is_used)
     heads = HeadScope(problem, _READ if partial else (*_READ, "out", "logsumexp"), stacked=stacked)
     pointers = [
         builder.pointers[place.tensor.operand] for name, place in problem.tensors().items() if name in heads.pointers
@@ -39,15 +54,15 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
     count = dims.product(head_extents(problem, stacked=stacked)) * dims.ceildiv(
         row_count(problem, stacked=stacked), tiles.rows
     )
-    if partial is None:
+    if partial is None or chunk is None:
         values += numbered(number, [rows_axis, *axes] if plan.by_head else [*axes, rows_axis])
         result = heads.dense("out", problem.width)
         logsumexp = None if problem.logsumexp is None else heads.dense("logsumexp", 1)
     else:
         split, first, length = (build.size_var(name) for name in ("split", "first_key", "split_length"))
-        splits, chunk = scope.size(partial.splits, "splits"), scope.size(plan.chunk or 0, "chunk")
+        splits, each = scope.size(partial.splits, "splits"), scope.size(chunk, "chunk")
         values += numbered(number, [*axes, (split, splits), rows_axis])
-        values += [(first, split * chunk), (length, build.minimum(chunk, heads.length - first))]
+        values += [(first, split * each), (length, build.minimum(each, heads.length - first))]
         k, v = (
             replace(matrix, pointer=build.binary("add", matrix.pointer, first * matrix.row_stride), rows=length)
             for matrix in (k, v)
@@ -81,3 +96,12 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
     if partial is None:
         return launch
     return build.seq([launch, merge_launch(builder, problem, partial, stacked=stacked)])
+
+
+def _chunk_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> tuple[Dim, Dim]:
+    """Keys of a split, and whether a call splits them: 1, or 0 where it takes another plan."""
+    splits, step = splits_of_call(problem, plan, target), plan.tiles.keys
+    chunk = dims.maximum(dims.ceildiv(problem.keys, dims.maximum(splits, 1) * step), 1) * step
+    idle = target.multiprocessors - blocks_of(problem, plan)
+    holds = [dims.minimum(dims.maximum(size, 0), 1) for size in (splits - 1, idle)]
+    return chunk, dims.product(holds)
