@@ -421,6 +421,50 @@ def assert_recognised(name: str, compiled: Any) -> None:
     assert RECOGNISED.get(name, set()) <= anchors, anchors
 
 
+ATTENDED: dict[str, tuple[int, dict[str, Any]]] = {
+    "plain": (4, {}),
+    "causal": (4, {"is_causal": True}),
+    "shared keys": (2, {"is_causal": True}),
+    "one head of keys": (1, {}),
+    "window": (4, {"local_window_size": 3}),
+}
+
+
+@pytest.mark.parametrize("name", ATTENDED)
+def test_attention_of_jax_is_one_operator(name, check) -> None:
+    heads, options = ATTENDED[name]
+
+    def make(rng: np.random.Generator, batch: int) -> Sequence[Array]:
+        return [rng.standard_normal((batch, 9, n, 16)).astype(np.float32) for n in (4, heads, heads)]
+
+    compiled = check(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, **options), make)
+    tasks = [task.partition("(")[0] for use in compiled.report().uses for task in use.tasks]
+    assert "attention" in tasks and not {"matmul", "softmax"} & {*tasks}
+
+
+def test_attention_of_jax_with_a_bias_a_mask_and_lengths(check) -> None:
+    def make(rng: np.random.Generator, batch: int) -> Sequence[Array]:
+        arrays = [rng.standard_normal((batch, 9, 4, 16)).astype(np.float32) for _ in "qkv"]
+        bias = rng.standard_normal((batch, 4, 9, 9)).astype(np.float32)
+        return [*arrays, bias, rng.random((batch, 1, 9, 9)) > 0.5, rng.integers(1, 9, batch).astype(np.int32)]
+
+    def attended(q: Any, k: Any, v: Any, bias: Any, mask: Any, lengths: Any) -> Any:
+        attention = jax.nn.dot_product_attention
+        return attention(q, k, v, bias, mask, query_seq_lengths=lengths, key_value_seq_lengths=lengths)
+
+    compiled = check(attended, make)
+    assert "attention" in {task.partition("(")[0] for use in compiled.report().uses for task in use.tasks}
+
+
+def test_attention_in_f16_which_jax_has_for_gpus_alone_is_compiled() -> None:
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal((2, 9, 4, 16)).astype(np.float16) for _ in "qkv"]
+    compiled = hidet.jax.compile(jax.nn.dot_product_attention, *given)
+    assert [task.partition("(")[0] for use in compiled.report().uses for task in use.tasks] == ["attention"]
+    wide = jax.nn.dot_product_attention(*[array.astype(np.float32) for array in given])
+    np.testing.assert_allclose(compiled(*given).astype(np.float32), wide, rtol=0, atol=2e-3)
+
+
 def smoke_first(names: Any) -> list[Any]:
     """The names, those that are no smoke test marked as whole models."""
     return [name if name in SMOKE else pytest.param(name, marks=pytest.mark.models) for name in names]

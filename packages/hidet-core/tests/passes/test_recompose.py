@@ -385,11 +385,7 @@ def test_attention_with_scaled_scores_and_transposed_keys(recomposed):
             "%3: f64[2, 3, 5, 6] = softmax(%2, axis=3)",
             "%9: f64[2, 3, 5, 4] = matmul(%3, %v)",
         ),
-        attention(
-            "%0: f64[2, 3, 4, 6] = transpose(%k, perm=[0, 1, 3, 2])",
-            "%1: f64[2, 3, 6, 4] = transpose(%0, perm=[0, 1, 3, 2])",
-            "%9: f64[2, 3, 5, 4] = attention(%q, %1, %v, none, scale=0.5)",
-        ),
+        attention("%9: f64[2, 3, 5, 4] = attention(%q, %k, %v, none, scale=0.5)"),
     )
 
 
@@ -510,6 +506,31 @@ def test_attention_where_only_scores_are_merged(recomposed):
         attention(*MERGED[:6], values, "%9: f64[2, 3, 5, 4] = matmul(%6, %10)"),
         attention(values, "%9: f64[2, 3, 5, 4] = attention(%q, %k, %10, %m, scale=1.0)"),
     )
+
+
+def test_what_is_added_below_a_factor_is_no_mask(stays):
+    stays(
+        attention(
+            "const %c: f64[] = 0.5",
+            "%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)",
+            "%2: f64[2, 3, 5, 6] = add(%1, %m)",
+            "%3: f64[2, 3, 5, 6] = mul(%2, %c)",
+            "%4: f64[2, 3, 5, 6] = softmax(%3)",
+            "%9: f64[2, 3, 5, 4] = matmul(%4, %v)",
+        )
+    )
+
+
+def test_a_fill_stands_for_what_is_added_below_it(ctx, parse):
+    lines = filled("-3.4e+38").replace("where(%m, %1, %c)", "where(%m, %8, %c)")
+    lines = lines.replace("          %2:", "          %8: f64[2, 3, 5, 6] = add(%1, %n)\n          %2:")
+    before = parse(lines)
+    after = Recompose().run(before, ctx)
+    assert [node.op.name for node in after.nodes] == ["where", "attention"]
+    arrays = [np.random.default_rng(n).standard_normal(v.tensor.shape) for n, v in enumerate(before.inputs)]
+    arrays[3] = (arrays[3] > 0).astype(np.float64)
+    arrays[4][0, 0, 0, :3] = -np.inf
+    np.testing.assert_allclose(*(interpret(made, arrays)[0] for made in (after, before)), atol=1e-9)
 
 
 def test_scores_that_trade_rows_for_heads_are_no_attention(stays):

@@ -67,7 +67,13 @@ def from_jax(fn: Callable[..., Any], *avals: Any, ctx: CompileContext | None = N
     spec: Any = jax.ShapeDtypeStruct
     specs = [spec(aval.shape, aval.dtype) for aval in closed.in_avals]
     held = [spec(numpy.shape(constant), constant.dtype) for constant in closed.consts]
-    exported = export.export(jax.jit(with_constants), platforms=("cpu",))(held, *specs)
+    try:
+        exported = export.export(jax.jit(with_constants), platforms=("cpu",))(held, *specs)
+    except ValueError as error:
+        # Products with an algorithm that jax has for GPUs alone, such as its attention in f16 asks for.
+        if "is not supported by dot_general on CPU" not in str(error):
+            raise
+        exported = export.export(jax.jit(with_constants), platforms=("cuda",))(held, *specs)
     count = len(closed.consts)
     names = _parameter_names(fn, len(avals))
     numbers, results = iter(range(count, count + len(leaves))), iter(range(len(exported.out_avals)))

@@ -1,10 +1,11 @@
 """Attention that people write out, and keys and values that are repeated for grouped queries.
 
     matmul(softmax(scale * q @ k.T + mask), v) = attention(q, k, v, mask)
-    matmul(v.T, softmax(scores).T)             = matmul(softmax(scores), v).T
+    matmul(v.T, softmax(scores).T)             = attention(q, k, v).T
     attention(q, repeat(k), repeat(v))         = attention(q, k, v) with enable_gqa
 
-Products may have the axes before the rows of their matrices merged that the softmax has apart, as einsum makes them.
+Views may lie anywhere between: einsum merges the axes before the rows of matrices, and jax has queries that share keys
+as rows of one product, and moves them to the front for the softmax.
 
 The additive mask may be -inf for some keys of a row, and fills with a large negative number are masks. Fills with -inf
 are not recognised: where they hide a whole row, the written-out form gives NaN and `attention` gives 0.
@@ -14,92 +15,179 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
 from hidet.operators.rules import arithmetic_dtype
-from hidet.passes.graph.move_views import RESHAPES
-from hidet.passes.graph.simplify import merge_reshapes, remove_identity
+from hidet.passes.graph.move_views import RESHAPES, broadcast_after_reshape
+from hidet.passes.graph.simplify import merge_reshapes, merge_transposes, remove_identity
 from hidet.passes.local import Rule, Site
+from hidet.passes.patterns.axes import Axis, Frames, Piece, rearranged, views_below
 from hidet.passes.patterns.products import product_of
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """scale * q @ k.T + the sum of masks; k is [..., t, d]."""
+class Mask:
+    """What is added to scores; with a fill, flags of the scores that are kept, which it stands in the place of else.
 
+    views: how many views are between it and the softmax.
+    """
+
+    value: Value
+    fill: Value | None
+    views: int
+
+
+@dataclass(slots=True)
+class Scores:
+    """What a softmax reads: scale * product of q and k, with masks and views, each from the outermost to the innermost.
+
+    q, k: the inputs of `product` without factors.
+    """
+
+    product: Node
     q: Value
     k: Value
     scale: float
-    masks: tuple[Value, ...]
+    masks: list[Mask] = field(default_factory=list)
+    views: list[Node] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Axes of attention. batch: the last of them may be heads. group: of queries that share a head of keys."""
+
+    batch: list[Axis]
+    group: Axis
+    queries: Axis
+    keys: Axis
+
+    @property
+    def outer(self) -> list[Axis]:
+        """The axes of queries before their rows."""
+        return [*self.batch[:-1], self.batch[-1] + self.group] if self.group else self.batch
 
 
 def attention(site: Site) -> Value | None:
-    """softmax of scores, times values."""
-    weights, values = site.node.inputs
-    if weights is None or values is None or site.node.attrs["trans_a"]:
+    """softmax of scores, times values, in either order."""
+    if site.node.attrs["trans_a"]:
         return None
-    softmax = site.made_by(_without_cast(site, _other_batch(site, weights)), "softmax")
+    found = _attention(site, 0)
+    return _attention(site, 1) if found is None else found
+
+
+def _attention(site: Site, place: int) -> Value | None:
+    """The same for weights that are input `place` of the product."""
+    weights, values = site.node.inputs[place], site.node.inputs[1 - place]
+    if weights is None or values is None:
+        return None
+    below, views = views_below(site, _without_cast(site, weights))
+    softmax = site.made_by(_without_cast(site, below), "softmax")
     if softmax is None or softmax.inputs[0] is None or not site.is_read_once(softmax.outputs[0]):
         return None
     rank = softmax.outputs[0].tensor.rank
     if softmax.attrs["axis"] % rank != rank - 1:
         return None
-    scores = _scores(site, softmax.inputs[0])
-    if scores is None or not _fits(site, scores, values):
+    scores = _scores(site, softmax.inputs[0], values.tensor.dtype)
+    if scores is None or not _fits(scores, values):
         return None
-    mask = scores.masks[0] if scores.masks else None
-    for further in scores.masks[1:]:
-        mask = site.emit("add", mask, further)
-    v = _in_batch(site, values, weights, softmax.outputs[0])
-    if v is None:
-        return None
-    v = _swapped(site, v) if site.node.attrs["trans_b"] else v
-    found = site.emit("attention", scores.q, scores.k, v, mask, scale=scores.scale)
-    wanted = site.node.outputs[0].tensor.shape
-    return found if same_shape(found.tensor.shape, wanted) else site.emit("reshape", found, shape=wanted)
-
-
-def weights_first(site: Site) -> Value | None:
-    """v.T @ softmax(scores).T = (softmax(scores) @ v).T, as einsum orders the operands of a product."""
-    first, second = site.node.inputs
-    if first is None or second is None or site.node.attrs["trans_a"]:
-        return None
-    weights: Value | None = second
-    if not site.node.attrs["trans_b"]:
-        turned = site.made_by(second, "transpose")
-        rank = second.tensor.rank
-        swapped = (*range(rank - 2), rank - 1, rank - 2)
-        if turned is None or not site.is_read_once(second) or tuple(a % rank for a in turned.attrs["perm"]) != swapped:
+    frames = Frames()
+    made = [frames.add_shape(scores.product.outputs[0].tensor.shape)]
+    for view in (*reversed(scores.views), *reversed(views)):
+        frame = frames.view(made[-1], view)
+        if frame is None:
             return None
-        weights = turned.inputs[0]
-    if weights is None or site.made_by(_without_cast(site, _other_batch(site, weights)), "softmax") is None:
+        made.append(frame)
+    inner, softened, outer = (frames[made[n]] for n in (0, len(scores.views), -1))
+    layout = _layout(inner, softened, has_views=len(made) > 1)
+    # Weights have rows of queries, or columns of them.
+    is_turned = place == 1 and not site.node.attrs["trans_b"]
+    batch, rows, keys = outer[:-2], outer[-1 if is_turned else -2], outer[-2 if is_turned else -1]
+    if layout is None or keys != layout.keys:
         return None
-    return _swapped(site, site.emit("matmul", weights, _swapped(site, first)))
+    is_turned = place == 1 or bool(site.node.attrs["trans_b"])
+    depth: Axis = (Piece(values.tensor.shape[-2 if is_turned else -1]),)
+    v = rearranged(
+        site, values, [*batch, depth, keys] if is_turned else [*batch, keys, depth], [*layout.batch, keys, depth]
+    )
+    operands = None if v is None else _operands(site, scores, inner, layout)
+    if operands is None:
+        return None
+    mask: Value | None = None
+    for given in reversed(scores.masks):
+        mask = _masked(site, given, mask, frames[made[len(scores.views) - given.views]], layout)
+        if mask is None:
+            return None
+    is_grouped = {"enable_gqa": True} if layout.group else {}
+    found = site.emit("attention", *operands, v, mask, scale=scores.scale, **is_grouped)
+    wanted = [*batch, depth, rows] if place == 1 else [*batch, rows, depth]
+    return rearranged(site, found, [*layout.outer, layout.queries, depth], wanted)
 
 
-def _other_batch(site: Site, value: Value) -> Value:
-    """What a reshape makes `value` of, if nobody else reads it and its last two axes are the same; else `value`."""
-    node = site.made_by(value, RESHAPES)
+def _layout(product: Sequence[Axis], softened: Sequence[Axis], has_views: bool) -> Layout | None:
+    """The axes of attention, of those of a product of queries and keys and those of the softmax."""
+    *outer, queries, keys = softened
+    rows = product[-2] if product[-1] == keys else product[-1]
+    if keys not in product[-2:] or any(piece not in rows for piece in queries):
+        return None
+    group = tuple(piece for axis in outer for piece in axis if piece in rows)
+    batch = [
+        tuple(piece for piece in axis if piece not in rows) for axis in outer if not axis or not {*axis} <= {*rows}
+    ]
+    while has_views and len(batch) > 2 and () in batch:
+        batch.remove(())
+    if group and len(batch) != 2:
+        return None
+    return Layout(batch, group, queries, keys)
+
+
+def _operands(site: Site, scores: Scores, axes: Sequence[Axis], layout: Layout) -> tuple[Value, Value] | None:
+    """Queries and keys of a layout. axes: of their product."""
+    *batch, rows, columns = axes
+    width: Axis = (Piece(scores.q.tensor.shape[-1]),)
+    first = [*batch, rows, width]
+    second = [*batch, columns, width] if scores.product.attrs["trans_b"] else [*batch, width, columns]
+    orders = [*layout.outer, layout.queries, width], [*layout.batch, layout.keys, width]
+    if columns != layout.keys:
+        k, q = rearranged(site, scores.q, first, orders[1]), rearranged(site, scores.k, second, orders[0])
+    else:
+        q, k = rearranged(site, scores.q, first, orders[0]), rearranged(site, scores.k, second, orders[1])
+    return None if q is None or k is None else (q, k)
+
+
+def _masked(site: Site, mask: Mask, below: Value | None, axes: Sequence[Axis], layout: Layout) -> Value | None:
+    """A mask, with what lies below it, as one that is added to scores of a layout. axes: of the mask."""
+    order = [*layout.outer, layout.queries, layout.keys]
+    value = mask.value if list(axes) == order else _narrowed(site, mask.value)
+    placed = rearranged(site, value, axes, order)
+    if placed is None:
+        return None
+    if mask.fill is None:
+        return placed if below is None else site.emit("add", placed, below)
+    # Where it hides a whole row, all keys count alike in either form.
+    kept = site.constant(0, mask.fill) if below is None else below
+    return site.emit("where", placed, kept, site.constant(_HIDING, mask.fill))
+
+
+def _narrowed(site: Site, value: Value) -> Value:
+    """What broadcasts to `value`, and has its rank, where it is a view of something smaller."""
+    node = site.made_by(value, "expand", RESHAPES)
     source = None if node is None else node.inputs[0]
-    if source is None or not site.is_read_once(value) or source.tensor.rank < 2:
+    if node is None or source is None:
         return value
-    return source if same_shape(source.tensor.shape[-2:], value.tensor.shape[-2:]) else value
-
-
-def _in_batch(site: Site, operand: Value, product: Value, scores: Value) -> Value | None:
-    """An operand of `product`, or what reads it, with the leading axes of `scores`, which is a reshape of `product`.
-    None where the operand broadcasts and they differ."""
-    batch = scores.tensor.shape[:-2]
-    if same_shape(product.tensor.shape[:-2], batch):
-        return operand
-    if not same_shape(operand.tensor.shape[:-2], product.tensor.shape[:-2]):
-        return None
-    shape = (*batch, *operand.tensor.shape[-2:])
-    view = site.made_by(operand, RESHAPES)
-    source = operand if view is None or view.inputs[0] is None else view.inputs[0]
-    return source if same_shape(source.tensor.shape, shape) else site.emit("reshape", source, shape=shape)
+    small = _narrowed(site, source)
+    shape: Sequence[Dim] | None = small.tensor.shape
+    if node.op.name != "expand":
+        if small is source:
+            return value
+        shape = broadcast_after_reshape(small.tensor.shape, source.tensor.shape, value.tensor.shape)
+    if shape is None:
+        return value
+    shape = (*[1] * (value.tensor.rank - len(shape)), *shape)
+    return small if same_shape(small.tensor.shape, shape) else site.emit("reshape", small, shape=shape)
 
 
 def _without_cast(site: Site, value: Value) -> Value:
@@ -111,46 +199,46 @@ def _without_cast(site: Site, value: Value) -> Value:
     return node.inputs[0] if arithmetic_dtype(pair[0]) == arithmetic_dtype(pair[1]) else value
 
 
-def _scores(site: Site, value: Value) -> Scores | None:
-    """`value` taken apart from the outside: masks that are added, a factor, the product of queries and keys."""
-    masks: list[Value] = []
-    has_fill = False
-    current = _without_cast(site, value)
-    while True:
-        filled = _filled(site, current)
-        if filled is not None:
-            below, fill = filled
-            masks.append(fill)
-            has_fill = True
-            current = _without_cast(site, below)
-            continue
-        total = site.made_by(current, "add")
-        if total is None or total.attrs["alpha"] != 1 or not site.is_read_once(current):
-            break
-        chosen = next((n for n in (0, 1) if _is_scores(site, total.inputs[n])), None)
-        if chosen is None:
-            break
-        source, mask = total.inputs[chosen], total.inputs[1 - chosen]
-        assert source is not None and mask is not None
-        if not same_shape(source.tensor.shape, current.tensor.shape):
-            return None
-        masks.append(mask)
-        current = _without_cast(site, source)
-    scaled = product_of(site, current, root=False)
-    # A fill and another mask may add up to -inf, where the fill stays a number.
-    if len(scaled.factors) != 1 or (has_fill and len(masks) > 1):
+def _scores(site: Site, value: Value, dtype: DType) -> Scores | None:
+    """`value` taken apart from the outside: masks that are added, a factor, views, the product of queries and keys.
+
+    dtype: of the values, which queries and keys have as well before they are widened.
+    """
+    masks: list[Mask] = []
+    views: list[Node] = []
+    scale, current = 1.0, _without_cast(site, value)
+    while (product := site.made_by(current, "matmul")) is None:
+        below, passed = views_below(site, current)
+        views += passed
+        found = None if passed else _below_mask(site, current, len(views))
+        if found is not None:
+            # What lies below a factor is scaled, too.
+            if scale != 1:
+                return None
+            below, mask = found
+            masks.append(mask)
+        elif not passed:
+            scaled = product_of(site, current, root=False)
+            if len(scaled.factors) != 1 or scaled.factors[0] is current:
+                return None
+            (below,) = scaled.factors
+            scale *= scaled.number
+        current = _without_cast(site, below)
+    if product.attrs["trans_a"] or not site.is_read_once(product.outputs[0]):
         return None
-    product = site.made_by(_without_cast(site, _other_batch(site, scaled.factors[0])), "matmul")
-    if product is None or product.attrs["trans_a"] or not site.is_read_once(product.outputs[0]):
-        return None
-    q, k = (product_of(site, v, root=False) for v in product.values)
+    q, k = (product_of(site, operand, root=False) for operand in product.values)
     if len(q.factors) != 1 or len(k.factors) != 1:
         return None
-    queries, keys = (_in_batch(site, p.factors[0], product.outputs[0], value) for p in (q, k))
-    if queries is None or keys is None:
-        return None
-    keys = keys if product.attrs["trans_b"] else _swapped(site, keys)
-    return Scores(queries, keys, scaled.number * q.number * k.number, tuple(masks))
+    queries, keys = (_before_widening(site, operand.factors[0], dtype) for operand in (q, k))
+    return Scores(product, queries, keys, scale * q.number * k.number, masks, views)
+
+
+def _before_widening(site: Site, value: Value, dtype: DType) -> Value:
+    """What is cast to the type that attention computes in anyway."""
+    node = site.made_by(value, "cast")
+    source = None if node is None else node.inputs[0]
+    is_widened = source is not None and source.tensor.dtype == dtype and arithmetic_dtype(dtype) == value.tensor.dtype
+    return source if source is not None and is_widened else value
 
 
 _HIDING = -1e30
@@ -158,27 +246,36 @@ _HIDING = -1e30
 numbers for kernels that multiply scores by log2(e)."""
 
 
-def _filled(site: Site, value: Value) -> tuple[Value, Value] | None:
-    """(s, where(flags, 0, `_HIDING`)) for where(flags, s, c) of scores s and c not above that: a mask that is added.
-
-    Where it hides a whole row, all keys count alike in either form.
-    """
-    node = site.made_by(value, "where")
+def _below_mask(site: Site, value: Value, views: int) -> tuple[Value, Mask] | None:
+    """(s, mask) for s + mask, and for where(flags, s, c) of scores s and c not above `_HIDING`."""
+    node = site.made_by(value, "add", "where")
     if node is None or not site.is_read_once(value):
         return None
-    flags, source, fill = node.values
-    number = site.number(fill)
-    if number is None or not math.isfinite(number) or number > _HIDING or not _is_scores(site, source):
-        return None
-    if not same_shape(source.tensor.shape, value.tensor.shape):
-        return None
-    return source, site.emit("where", flags, site.constant(0, fill), site.constant(_HIDING, fill))
+    if node.op.name == "where":
+        flags, source, fill = node.values
+        number = _number(site, fill)
+        if number is None or not math.isfinite(number) or number > _HIDING or not _is_scores(site, source):
+            return None
+        found = source, Mask(flags, fill, views)
+    else:
+        chosen = next((n for n in (0, 1) if _is_scores(site, node.inputs[n])), None)
+        if chosen is None or node.attrs["alpha"] != 1:
+            return None
+        found = node.values[chosen], Mask(node.values[1 - chosen], None, views)
+    return found if same_shape(found[0].tensor.shape, value.tensor.shape) else None
+
+
+def _number(site: Site, value: Value) -> int | float | bool | None:
+    """The number that every element of `value` is, which may be views of one."""
+    while (node := site.made_by(value, "expand", RESHAPES)) is not None and node.inputs[0] is not None:
+        value = node.inputs[0]
+    return site.number(value)
 
 
 def _is_scores(site: Site, value: Value | None) -> bool:
-    """Whether a matrix product lies below sums, products and casts."""
+    """Whether a matrix product lies below sums, products, casts, masks and views."""
     while value is not None:
-        node = site.made_by(value, "add", "mul", "div", "cast", "matmul", RESHAPES)
+        node = site.made_by(value, "add", "mul", "div", "cast", "where", "matmul", "transpose", RESHAPES)
         if node is None or not site.is_read_once(value):
             return False
         if node.op.name == "matmul":
@@ -186,22 +283,16 @@ def _is_scores(site: Site, value: Value | None) -> bool:
         if node.op.name == "add":
             return any(_is_scores(site, operand) for operand in node.inputs)
         numbers = [operand for operand in node.values if site.number(operand) is None]
-        value = numbers[0] if len(numbers) == 1 else None
+        value = node.values[1] if node.op.name == "where" else numbers[0] if len(numbers) == 1 else None
     return False
 
 
-def _swapped(site: Site, value: Value) -> Value:
-    """The last two axes exchanged."""
-    rank = value.tensor.rank
-    return site.emit("transpose", value, perm=(*range(rank - 2), rank - 1, rank - 2))
-
-
-def _fits(site: Site, scores: Scores, values: Value) -> bool:
-    """Whether the operands have one floating-point type and masks broadcast to the scores."""
-    dtype = site.node.outputs[0].tensor.dtype
-    if not dtype.is_float or any(v.tensor.dtype != dtype for v in (scores.q, scores.k, values)):
-        return False
-    return all(mask.tensor.dtype.is_float for mask in scores.masks) and len({m.tensor.dtype for m in scores.masks}) <= 1
+def _fits(scores: Scores, values: Value) -> bool:
+    """Whether the operands have one floating-point type, and so have masks that are added."""
+    added = {mask.value.tensor.dtype for mask in scores.masks if mask.fill is None}
+    added |= {mask.fill.tensor.dtype for mask in scores.masks if mask.fill is not None}
+    dtypes = {operand.tensor.dtype for operand in (scores.q, scores.k, values)}
+    return len(dtypes) == 1 and len(added) <= 1 and all(dtype.is_float for dtype in (*dtypes, *added))
 
 
 def grouped_queries(site: Site) -> Value | None:
@@ -242,8 +333,9 @@ def _input_of(node: Node | None) -> Value | None:
 
 
 RULES: Mapping[str, Sequence[Rule]] = {
-    "matmul": (attention, weights_first),
+    "matmul": (attention,),
     "attention": (grouped_queries,),
     # What attention's batch and heads are merged for is often to take them apart again.
     RESHAPES: (merge_reshapes, remove_identity),
+    "transpose": (merge_transposes, remove_identity),
 }

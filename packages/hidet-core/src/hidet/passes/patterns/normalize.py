@@ -14,6 +14,7 @@ from hidet.graph.types import same_shape
 from hidet.operators.rules import arithmetic_dtype, normalize_axes
 from hidet.passes.graph.move_views import RESHAPES
 from hidet.passes.local import Rule, Site
+from hidet.passes.patterns.axes import Axis, Frames, views_below, views_between
 from hidet.passes.patterns.products import sum_with_number
 
 
@@ -381,9 +382,45 @@ def _below_top(site: Site, difference: Value) -> tuple[Value | None, int]:
     x, largest = node.inputs
     top = site.made_by(largest, "amax", "max_with_index")
     axes = _reduced_axes(top, x)
-    if top is None or x is None or largest is not top.outputs[0] or axes is None or len(axes) != 1:
+    if x is None or not x.tensor.dtype.is_float:
         return None, 0
-    return (x, axes[0]) if x.tensor.dtype.is_float else (None, 0)
+    if top is not None and largest is top.outputs[0] and axes is not None and len(axes) == 1:
+        return x, axes[0]
+    axis = None if largest is None else _axis_of_top(site, x, largest)
+    return (None, 0) if axis is None else (x, axis)
+
+
+def _axis_of_top(site: Site, x: Value, largest: Value) -> int | None:
+    """The axis of x along which `largest` is its maximum, where both are views of a tensor and its maximum."""
+    below, of_top = views_below(site, largest)
+    top = site.made_by(below, "amax", "max_with_index")
+    source = None if top is None else top.inputs[0]
+    if top is None or source is None or below is not top.outputs[0]:
+        return None
+    given = top.attrs["axis"] if "axis" in top.attrs else top.attrs["axes"]
+    reduced = normalize_axes(top.op.name, given, source.tensor.rank)
+    frames = Frames()
+    whole = frames.add_shape(source.tensor.shape)
+    kept = [() if axis in reduced else pieces for axis, pieces in enumerate(frames[whole])]
+    if not top.attrs["keepdim"]:
+        kept = [pieces for axis, pieces in enumerate(kept) if axis not in reduced]
+    found = _viewed(frames, frames.add(kept), of_top)
+    made = _viewed(frames, whole, views_between(site, x, source))
+    if found is None or made is None or len(found) != len(made):
+        return None
+    folded = [axis for axis, (ours, theirs) in enumerate(zip(made, found, strict=True)) if ours != theirs]
+    is_whole = len(folded) == 1 and len(reduced) == 1 and found[folded[0]] == ()
+    return folded[0] if is_whole and made[folded[0]] == frames[whole][reduced[0]] else None
+
+
+def _viewed(frames: Frames, frame: int, views: Sequence[Node] | None) -> list[Axis] | None:
+    """The axes of what views, from the last to the first, make of a tensor with those of a frame."""
+    for view in reversed(views or ()):
+        next_frame = frames.view(frame, view)
+        if next_frame is None:
+            return None
+        frame = next_frame
+    return None if views is None else frames[frame]
 
 
 RULES: Mapping[str, Sequence[Rule]] = {

@@ -67,7 +67,6 @@ def _contracted(
     folded_b: Sequence[int],
 ) -> Value:
     """[*batch, *free axes of a, *free axes of b], by one product of matrices."""
-    a, b = _typed(e, a), _typed(e, b)
     free_a = [axis for axis in range(a.tensor.rank) if axis not in batch_a and axis not in folded_a]
     free_b = [axis for axis in range(b.tensor.rank) if axis not in batch_b and axis not in folded_b]
     shape = [
@@ -76,7 +75,7 @@ def _contracted(
     ]
     batch = [a.tensor.shape[axis] for axis in batch_a]
     if not folded_a:
-        return _outer(e, a, b, batch_a, batch_b, free_a, free_b)
+        return _outer(e, _typed(e, a), _typed(e, b), batch_a, batch_b, free_a, free_b)
     inner = [product([x.tensor.shape[axis] for axis in axes]) for x, axes in ((a, folded_a), (b, folded_b))]
     columns = product([b.tensor.shape[axis] for axis in free_b])
     right = e.reshape(e.transpose(b, (*batch_b, *folded_b, *free_b)), (*batch, inner[1], columns))
@@ -87,7 +86,7 @@ def _contracted(
     else:
         rows = [a.tensor.shape[axis] for axis in free_a]
     left = e.reshape(left, (*batch, *rows, inner[0]))
-    return e.reshape(e.emit("matmul", left, right), shape)
+    return e.reshape(e.emit("matmul", _typed(e, left), _typed(e, right)), shape)
 
 
 def _outer(

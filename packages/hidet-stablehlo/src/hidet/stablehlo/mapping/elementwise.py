@@ -121,9 +121,26 @@ def _plain(core: str) -> Handler:
 
 def _bits(core: str, of_flags: str) -> Handler:
     def handler(e: Emitter, *operands: Value, **_: Any) -> Value:
-        return e.emit(of_flags if operands[0].tensor.dtype == dtypes.boolean else core, *operands)
+        if operands[0].tensor.dtype != dtypes.boolean:
+            return e.emit(core, *operands)
+        neutral = _NEUTRAL.get(of_flags)
+        # Masks begin as flags that are all true, and would lose that they repeat what is smaller.
+        left = [value for value in operands if neutral is None or _flag(e, value) != neutral]
+        return left[0] if len(left) == 1 < len(operands) else e.emit(of_flags, *operands)
 
     return handler
+
+
+_NEUTRAL = {"logical_and": True, "logical_or": False}
+_VIEWS = ("expand", "reshape", "unsqueeze", "transpose")
+
+
+def _flag(e: Emitter, value: Value) -> bool | None:
+    """What every element of flags is known to be, where they repeat one."""
+    while node := next((made for view in _VIEWS if (made := e.made_by(value, view)) is not None), None):
+        value = node.values[0]
+    known = e.contents(value) if value.tensor.rank == 0 else None
+    return bool(known.reshape(-1)[0]) if known is not None else None
 
 
 def _convert(e: Emitter, x: Value, dtype: DType) -> Value:
