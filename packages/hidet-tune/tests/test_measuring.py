@@ -31,6 +31,7 @@ from hidet.ir.types import PointerType
 from hidet.plugins.host import load_registry
 from hidet.schedule.rule import Program
 from hidet.target import KernelUsage
+from hidet.tuning import measuring
 from hidet.tuning.child import die_first
 from hidet.tuning.device_calls import MOST_CALLS, MOST_COPIES
 from hidet.tuning.measuring import Measurer
@@ -224,10 +225,18 @@ def test_a_candidate_that_ends_its_process_is_refused_with_the_signal(
     assert measurer.run(trial(square(1))).failure == ""
 
 
-def test_a_trial_that_the_budget_ends_blames_nobody(measurer: Measurer) -> None:
+def test_a_trial_that_the_budget_ends_blames_nobody(measurer: Measurer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "AGAIN_SECONDS", 0.1)
     with pytest.raises(TimeoutError, match=r"not ended within 0\.3 s"):
-        measurer.run(trial(square(1 << 50)), most=0.3)
+        measurer.run(trial(square(1 << 50)), most=0.2)
     assert measurer.run(trial(square(1))).failure == ""
+
+
+def test_a_trial_that_ends_soon_after_its_time_ends_no_process(measurer: Measurer) -> None:
+    assert measurer.run(trial(None)).failure == ""
+    process = measurer._process
+    assert measurer.run(trial(square(1)), most=1e-6).failure == ""
+    assert measurer._process is process
 
 
 def test_numbers_of_devices_are_part_of_what_a_process_measures_on() -> None:

@@ -20,6 +20,9 @@ _CHILD = "hidet.tuning.measuring_child"
 START_SECONDS = 60.0
 """How long a process may take to begin."""
 
+AGAIN_SECONDS = 2.0
+"""What it takes about to begin again: to import, and to open a device."""
+
 
 class Measurer:
     """A measuring process, as a context manager. seconds: what a trial may take, compilation and all. cache_dir: of its
@@ -56,7 +59,8 @@ class Measurer:
     def run(self, trial: Trial, most: float | None = None) -> Outcome:
         """The outcome of a trial; what ends the process is its failure.
 
-        most: seconds that are left for it; TimeoutError where it has not ended by then, which blames no candidate.
+        most: seconds that are left for it. It may take `AGAIN_SECONDS` more, as ending this process costs the next trial
+        so much; TimeoutError where it has not ended by then, which blames no candidate.
         """
         outcome = self._run(trial, most)
         if isinstance(outcome, Outcome):
@@ -73,14 +77,15 @@ class Measurer:
     def _run(self, trial: Trial, most: float | None) -> Outcome | int:
         """The outcome, or the exit status of a process that has ended without one."""
         process = self._ready_process()
-        is_cut = most is not None and most < self._seconds
+        allowed = self._seconds if most is None else most + AGAIN_SECONDS
+        is_cut = allowed < self._seconds
         try:
             send_line(process, asdict(trial))
-            answer = self._answers.get(timeout=most if is_cut else self._seconds)
+            answer = self._answers.get(timeout=min(allowed, self._seconds))
         except queue.Empty:
             self._stop()
             if is_cut:
-                raise TimeoutError(f"a trial has not ended within {most:.1f} s") from None
+                raise TimeoutError(f"a trial has not ended within {allowed:.1f} s") from None
             return Outcome(failure=f"took longer than {self._seconds:g} s")
         except BaseException:
             self._stop()  # what answers later is no answer to the next trial
