@@ -59,8 +59,8 @@ class Measurer:
     def run(self, trial: Trial, most: float | None = None) -> Outcome:
         """The outcome of a trial; what ends the process is its failure.
 
-        most: seconds that are left for it. It may take `AGAIN_SECONDS` more, as ending this process costs the next trial
-        so much; TimeoutError where it has not ended by then, which blames no candidate.
+        most: seconds that are left for it. It may take `AGAIN_SECONDS` more, as ending this process costs the next
+        trial so much; TimeoutError where it has not ended by then, which blames no candidate.
         """
         outcome = self._run(trial, most)
         if isinstance(outcome, Outcome):
