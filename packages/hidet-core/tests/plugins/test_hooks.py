@@ -316,6 +316,13 @@ def test_hook_kernel_built(install_plugin, tmp_path) -> None:
     assert log.read_text() == "5 True"
 
 
+def test_hook_graph_compiled(install_plugin) -> None:
+    install_plugin("listener", "def hidet_graph_compiled(graph, lowered): graph.append(lowered)")
+    seen: list[object] = []
+    discover("listener").graph_compiled("compiled", seen, "lowered", "ctx")
+    assert seen == ["lowered"]
+
+
 def test_a_raising_observer_warns_and_compilation_goes_on(install_plugin) -> None:
     install_plugin("bad_observer", "def hidet_pass_done(name): raise ValueError('no ' + name)")
     install_plugin("good_observer", "def hidet_pass_done(before): before.append(1)")

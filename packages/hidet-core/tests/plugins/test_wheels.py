@@ -76,7 +76,7 @@ def test_a_wheel_that_is_installed_is_not_to_be_installed_again(monkeypatch: pyt
 def test_the_table_names_the_wheels_that_the_package_knows() -> None:
     packages = Path(__file__).parents[3]
     known = wheels.wheels_of_modules()
-    same = ("cpu", "cuda", "onnx", "stablehlo", "tensorflow", "testing", "torch")
+    same = ("cpu", "cuda", "onnx", "report", "stablehlo", "tensorflow", "testing", "torch")
     others = {
         "compat": "hidet-compat",
         "jax": "hidet-stablehlo",

@@ -9,8 +9,9 @@ import click
 
 from hidet.cli.cache import cache
 from hidet.cli.output import json_option, print_json
-from hidet.errors import HidetError, suggestion
+from hidet.errors import HidetError
 from hidet.plugins.registry import Registry
+from hidet.plugins.wheels import command_hint
 
 
 def _registry() -> Registry:
@@ -31,7 +32,7 @@ class _PluginGroup(click.Group):
             return command
         spec = _registry().commands.get(cmd_name)
         if spec is None:
-            ctx.fail(f"No such command {cmd_name!r}; {suggestion(cmd_name, self.list_commands(ctx))}")
+            ctx.fail(f"No such command {cmd_name!r}; {command_hint(cmd_name, self.list_commands(ctx))}")
         found = spec.resolve()
         if not isinstance(found, click.Command):
             raise click.ClickException(f"command {cmd_name!r}: {spec.load} is {found!r}, expected a click.Command")

@@ -187,7 +187,9 @@ def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None
         with clock("compile"):
             binaries, cached = compile_modules(units, ctx)
         report = report_on(graph, optimized, lowered, len(binaries), cached, clock, ctx)
-        return load_graph(lowered, binaries, signature, report, clock, ctx)
+        compiled = load_graph(lowered, binaries, signature, report, clock, ctx)
+    ctx.registry.graph_compiled(compiled, graph, lowered, ctx)
+    return compiled
 
 
 def _refuse_dynamic_shapes(dynamic_shapes: Any, what: str) -> None:

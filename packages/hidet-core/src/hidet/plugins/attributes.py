@@ -12,6 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from hidet.plugins.wheels import member_hint
+
 if TYPE_CHECKING:
     from hidet.plugins.specs import AttributeSpec
 
@@ -31,10 +33,12 @@ def find(module: str, name: str) -> object:
 
 def member(owner: object, path: str, name: str) -> object:
     """What `owner.name` is to a plug-in, which offers functions and properties of the class that users know by `path`:
-    "hidet.Tensor", "hidet.FlowGraph" or "hidet.runtime.CompiledGraph". AttributeError where it is nothing to any."""
+    "hidet.Tensor", "hidet.FlowGraph", "hidet.runtime.CompiledGraph", "hidet.runtime.CompileReport". AttributeError
+    where it is nothing to any."""
     spec = None if name.startswith("_") else _attributes().get(f"{path}.{name}")
     if spec is None:
-        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+        hint = member_hint(f"{path}.{name}")
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}")
     found: Any = spec.resolve()
     return found.__get__(owner, type(owner))
 

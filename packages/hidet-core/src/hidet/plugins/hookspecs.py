@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
+    from hidet.compiler.lowering import LoweredGraph
     from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
     from hidet.graph.graph import Graph
@@ -147,4 +148,13 @@ def hidet_kernel_built(name: str, target: str, program: object, binary: bytes, c
     """A module of kernels was compiled, or taken from the cache (`cached`).
 
     program: its thread IR as schedules built it, a hidet.ir.func.Module. binary: the target's machine code.
+    """
+
+
+@hookspec
+def hidet_graph_compiled(compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
+    """A graph was compiled. For reports, profiles and logs; must not change any of them.
+
+    graph: as it was given. lowered: its tasks with the programs chosen for them, and what was compiled; who keeps it
+    should keep it without the constants, which are the model's weights.
     """

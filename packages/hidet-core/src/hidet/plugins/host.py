@@ -56,7 +56,13 @@ if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
 
-CALLBACK_HOOKS = ("hidet_choose_schedule", "hidet_tune_graph", "hidet_pass_done", "hidet_kernel_built")
+CALLBACK_HOOKS = (
+    "hidet_choose_schedule",
+    "hidet_tune_graph",
+    "hidet_pass_done",
+    "hidet_kernel_built",
+    "hidet_graph_compiled",
+)
 HOOK_NAMES = (*(f"hidet_{kind}" for kind in SPEC_KINDS), *CALLBACK_HOOKS)
 
 Spec = TypeVar("Spec")

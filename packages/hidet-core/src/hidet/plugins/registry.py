@@ -34,6 +34,7 @@ from hidet.plugins.wheels import kind_hint, model_hint, target_hint, wheels_of_m
 
 if TYPE_CHECKING:
     from hidet.budget import Budget
+    from hidet.compiler.lowering import LoweredGraph
     from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
     from hidet.graph.graph import Graph
@@ -330,6 +331,12 @@ class Registry:
         """Tell the observers that a module was compiled, or found in the cache."""
         arguments = {"name": name, "target": target, "program": program, "binary": binary, "cached": cached}
         for callback in self.callbacks["hidet_kernel_built"]:
+            self._call(callback, arguments)
+
+    def graph_compiled(self, compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
+        """Tell the observers that a graph was compiled."""
+        arguments = {"compiled": compiled, "graph": graph, "lowered": lowered, "ctx": ctx}
+        for callback in self.callbacks["hidet_graph_compiled"]:
             self._call(callback, arguments)
 
     def _call(self, callback: Callback, arguments: Mapping[str, object]) -> object | None:

@@ -22,10 +22,22 @@ _OF_PACKAGES: Mapping[str, str] = {
     "keras": "hidet-tensorflow",
     "jax": "hidet-stablehlo",
 }
+_OF_COMMANDS: Mapping[str, str] = {
+    "accuracy": "hidet-report",
+    "check": "hidet-onnx",
+    "profile": "hidet-report",
+    "report": "hidet-report",
+    "tune": "hidet-tune",
+}
+_OF_MEMBERS: Mapping[str, str] = {
+    "hidet.runtime.CompiledGraph.profile": "hidet-report",
+    "hidet.runtime.CompileReport.html": "hidet-report",
+}
 _OF_MODULES: Mapping[str, str] = {
     "compat": "hidet-compat",
     "jax": "hidet-stablehlo",
     "lang": "hidet-script",
+    "report": "hidet-report",
     "nn": "hidet-compat",
     "testing": "hidet-testing",
     "tile": "hidet-gpu",
@@ -56,6 +68,18 @@ def kind_hint(kind: str) -> str | None:
     return None if wheel is None else _advice(wheel)
 
 
+def command_hint(name: str, known: Iterable[str]) -> str:
+    """Advice for a sub-command of `hidet` that nobody provides."""
+    wheel = _OF_COMMANDS.get(name)
+    return suggestion(name, known) if wheel is None else _advice(wheel)
+
+
+def member_hint(path: str) -> str:
+    """Advice for a member of a class, "hidet.runtime.CompiledGraph.profile", that nobody provides; "" for most."""
+    wheel = _OF_MEMBERS.get(path)
+    return "" if wheel is None else f": {_advice(wheel)}"
+
+
 def wheels_of_modules() -> dict[str, str]:
     """What wheels of the project put into the package `hidet`: "torch", for `hidet.torch`, is of "hidet-torch"."""
     wheels = {*_OF_TARGETS.values(), *_OF_SUFFIXES.values(), *_OF_PACKAGES.values()}
@@ -75,7 +99,9 @@ def model_hint(model: object) -> str | None:
 
 def _advice(wheel: str) -> str:
     """To install a wheel, or what keeps one out that is installed."""
-    module = wheel.replace("-", ".", 1)
+    module = next(
+        (f"hidet.{part}" for part, owner in _OF_MODULES.items() if owner == wheel), wheel.replace("-", ".", 1)
+    )
     if importlib.util.find_spec(module) is None:
         return f"pip install {wheel}"
     selection = os.environ.get("HIDET_PLUGINS")

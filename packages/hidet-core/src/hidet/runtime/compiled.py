@@ -35,7 +35,7 @@ class ProgramUse:
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CompileReport:
     """What a compilation did.
 
@@ -65,6 +65,10 @@ class CompileReport:
 
     def __str__(self) -> str:
         return report_text(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """What plug-ins add."""
+        return member(self, "hidet.runtime.CompileReport", name)
 
 
 @dataclass(frozen=True, slots=True)
