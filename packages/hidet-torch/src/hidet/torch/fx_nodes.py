@@ -4,9 +4,12 @@ reads them."""
 from __future__ import annotations
 
 import operator
+import os
 import re
+from dataclasses import replace
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -109,11 +112,13 @@ def read_results(node: fx.Node) -> frozenset[int]:
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 _ROOT = re.compile(r"^L\['[^']*'\]\.?")
+_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _CHILD = re.compile(r"(?:\._modules)?\['([^']*)'\]")
 
 
 def location(node: fx.Node) -> Loc | None:
-    """The line of the user's model that a node comes from, and the path of the module."""
+    """The line of the model that a node comes from, and the path of the module; where that line is torch's own, the
+    line that called it is the parent."""
     trace = node.meta.get("stack_trace") or ""
     modules = node.meta.get("nn_module_stack")
     path = str(next(reversed(modules.values()))[0]) if modules else ""
@@ -126,7 +131,9 @@ def _location(trace: str, path: str) -> Loc:
     name = _CHILD.sub(r".\1", _ROOT.sub("", path)) or None
     if not frames:
         return Loc(name=name)
-    return Loc(frames[-1]["file"], int(frames[-1]["line"]), None, name)
+    places = [Loc(frame["file"], int(frame["line"]), None, name) for frame in frames]
+    called = next((place for place in reversed(places) if not str(place.file).startswith(_TORCH)), places[-1])
+    return places[-1] if called is places[-1] else replace(places[-1], parent=replace(called, name=None))
 
 
 def is_number(node: fx.Node) -> bool:
