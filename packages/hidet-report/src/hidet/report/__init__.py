@@ -1,0 +1,1 @@
+"""Windows into what was compiled."""

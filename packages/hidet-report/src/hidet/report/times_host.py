@@ -1,0 +1,126 @@
+"""Times of tasks that run on the host: the clock is read around each of them, in calls that take turns with calls of
+the model as it is."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from hidet.compiler.graphs import paused_gc
+from hidet.report.split import IDLE, Call, SplitGraph
+from hidet.report.times import OneCall, Times, mean_seconds, quietest
+
+if sys.platform != "win32":
+    import resource
+
+_LEAST_CALLS = 5
+_MOST_CALLS = 2000
+_IDLE_CALLS = 1000
+
+
+class _Stamps:
+    """Notes when functions run."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, float, float]] = []
+
+    def around(self, name: str, call: Call) -> Call:
+        """The function, noted."""
+
+        def noted(*arguments: Any, **named: Any) -> object:
+            start = time.perf_counter()
+            result = call(*arguments, **named)
+            self.runs.append((name, start, time.perf_counter()))
+            return result
+
+        return noted
+
+    def one_call(self, run: Callable[[], object]) -> OneCall:
+        """A call of a graph, whose functions may be noted."""
+        self.runs.clear()
+        before = _disturbances()
+        start = time.perf_counter()
+        run()
+        total = time.perf_counter() - start
+        runs = [(name, begin - start, end - start) for name, begin, end in self.runs]
+        return OneCall(total, _disturbances() - before, runs)
+
+
+def _disturbances() -> int:
+    """How often the system has taken a processor from a thread of this process; 0 where it does not say."""
+    if sys.platform == "win32":
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def host_times(split: SplitGraph, inputs: Sequence[Any], seconds: float) -> Times:
+    """Times of a graph on the host, measured for about `seconds`.
+
+    Compiled code calls one task after the other; between them no time is counted here, which Python would take.
+    """
+    stamps = _Stamps()
+    idle = split.functions[IDLE]
+    functions = {symbol: _warmed(stamps.around(symbol, split.functions[symbol]), idle) for symbol in split.tasks}
+    graph = split.callable(functions, split.with_foreign(stamps.around))
+    inside = _cost_of_a_call(stamps, idle)
+    graphs = (split.compiled, graph)
+    for each in (*graphs, *graphs):
+        each.call_on_inputs(inputs)
+    whole: list[OneCall] = []
+    calls: list[OneCall] = []
+    end = time.perf_counter() + seconds
+    with paused_gc():
+        while len(calls) < _LEAST_CALLS or (time.perf_counter() < end and len(calls) < _MOST_CALLS):
+            whole.append(stamps.one_call(partial(split.compiled.call_on_inputs, inputs)))
+            calls.append(stamps.one_call(partial(graph.call_on_inputs, inputs)))
+    return times_of(split, calls, whole, inside)
+
+
+def _warmed(call: Call, idle: Call) -> Call:
+    """A function whose call finds what Python needs for it in the caches, as its cost is measured."""
+
+    def warmed(address: int) -> None:
+        idle(address)
+        call(address)
+
+    return warmed
+
+
+def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCall], inside: float) -> Times:
+    """inside: seconds that the clock sees of a call of a function that does nothing."""
+    quiet = quietest(calls)
+    taken = dict.fromkeys((*split.tasks, *split.foreign), 0.0)
+    counts = dict.fromkeys(taken, 0)
+    follows = split.follows
+    host = 0.0
+    for call in quiet:
+        last, at = "", 0.0
+        for name, begin, end in call.runs:
+            if (last, name) not in follows:
+                host += begin - at
+            cost = inside if name in split.tasks else 0.0
+            taken[name] += max(end - begin - cost, 0.0)
+            counts[name] += 1
+            last, at = name, end
+        host += call.total - at
+    return Times(
+        seconds={name: value / len(quiet) for name, value in taken.items()},
+        runs={name: round(count / len(quiet)) for name, count in counts.items()},
+        host=host / len(quiet),
+        call=mean_seconds(quietest(whole)),
+        calls=len(calls),
+        timeline=tuple(quiet[0].runs),
+    )
+
+
+def _cost_of_a_call(stamps: _Stamps, idle: Call) -> float:
+    """Seconds that the clock sees of a function that does nothing."""
+    noted = _warmed(stamps.around(IDLE, idle), idle)
+    stamps.runs.clear()
+    for _ in range(_IDLE_CALLS):
+        noted(0)
+    return statistics.median(end - start for _, start, end in stamps.runs)

@@ -1,0 +1,8 @@
+"""Run from an environment that has only hidet-report and what it needs: its plug-in is found and loads."""
+
+from hidet.plugins.host import load_registry
+
+record = next(record for record in load_registry().plugins if record.owner.plugin == "report")
+assert not record.problems, record.problems
+assert load_registry().command("profile").resolve()
+print("hidet-report is found")
