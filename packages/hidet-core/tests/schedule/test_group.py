@@ -56,3 +56,16 @@ def test_copies_of_an_expression_do_not_multiply() -> None:
     groups = group_nodes(builder.build([value]), lambda node, types: NOTHING).groups
     assert [len(group.nodes) for group in groups] == [4, 4, 4]
     assert all(max(group.copies.values()) == MAX_COPIES for group in groups)
+
+
+def test_what_is_not_joined_is_noted_with_the_reason() -> None:
+    builder = GraphBuilder(OPERATORS)
+    x = builder.input(TensorType(dtypes.f32, (4, 4)))
+    before = builder.emit("exp", x)
+    product = builder.emit("matmul", before, x)
+    once, twice = builder.emit("neg", product), builder.emit("abs", product)
+    cuts = group_nodes(builder.build([once, twice]), lambda node, types: NOTHING).cuts
+    reasons = {(value.name, node.op.name): reason for (value, node), reason in cuts.items()}
+    assert reasons[before.name, "matmul"] == "the schedule of matmul computes nothing before it"
+    assert reasons[product.name, "neg"] == "the schedule of matmul computes nothing behind it"
+    assert (x.name, "matmul") not in reasons, "an input is no cut"

@@ -92,7 +92,7 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
         ]
         if live:
             steps.append(_make_task(group, live, types, aligned, reuses.sources, known))
-    return TaskGraph(graph, tuple(steps), types, aliases)
+    return TaskGraph(graph, tuple(steps), types, aliases, cuts=grouping.cuts)
 
 
 def _aligned_values(graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Iterable[Value]) -> frozenset[Value]:

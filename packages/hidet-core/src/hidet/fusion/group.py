@@ -52,11 +52,12 @@ class Group:
 
 @dataclass(slots=True)
 class Grouping:
-    """The result: groups in the order of their last node, and views that stay outside groups."""
+    """The result: groups in the order of their last node, and views that stay outside groups. cuts: see `TaskGraph`."""
 
     groups: list[Group]
     aliases: dict[Value, Alias]
     types: dict[Value, TensorType]
+    cuts: dict[tuple[Value, Node], str]
 
 
 def group_nodes(graph: Graph, absorbs: Absorbs, alone: frozenset[Node] = frozenset()) -> Grouping:
@@ -85,6 +86,7 @@ class _Grouper:
         self.aliases = {value: Alias(place.root, place.offset) for value, place in views.items()}
         self.group_of = {node: Group(None, [node]) for node in alone}
         self.free = free_nodes(graph, self.injective)
+        self.cuts: dict[tuple[Value, Node], str] = {}
 
     def run(self) -> Grouping:
         for node in self.graph.nodes:
@@ -102,7 +104,7 @@ class _Grouper:
                 group.nodes.sort(key=self.order.__getitem__)
         groups.update((id(node), Group(node, [node])) for node in self.foreign)
         ordered = sorted(groups.values(), key=lambda g: self.order[g.nodes[-1]])
-        return Grouping(ordered, self.aliases, self.types)
+        return Grouping(ordered, self.aliases, self.types, self.cuts)
 
     def _sole_reader(self, value: Value) -> Node | None:
         """The only node that reads `value`, unless the value must exist for someone else."""
@@ -116,11 +118,17 @@ class _Grouper:
         if not self._has_neighbours(values, node.outputs):
             return
         prologue, epilogue = self.absorbs(node, self.types)
-        if prologue != "none":
-            for value in values:
+        for value in values:
+            if prologue != "none":
                 self._absorb_producer(value, node, group, only_elementwise=prologue == "load")
+            elif value in self.producer:
+                self.cuts[value, node] = f"the schedule of {node.op.name} computes nothing before it"
         if epilogue != "none" and len(node.outputs) == 1:
             self._absorb_consumers(node, group)
+        else:
+            for value in node.outputs:
+                for reader in self.readers.get(value, ()):
+                    self.cuts[value, reader] = f"the schedule of {node.op.name} computes nothing behind it"
 
     def _has_neighbours(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> bool:
         """Whether there is anything that could be joined to an anchor with these."""
@@ -135,9 +143,14 @@ class _Grouper:
         while len(group.nodes) < MAX_NODES:
             value = tail.outputs[0]
             reader = self._sole_reader(value)
-            if reader is None or reader in self.group_of or reader not in self.injective:
+            if reader is None:
+                for each in self.readers.get(value, ()):
+                    self.cuts[value, each] = "several operators read it, or it is a result"
+                return
+            if reader in self.group_of or reader not in self.injective:
                 return
             if reader.op.kind == "view" or not _reads_identically(reader, value):
+                self.cuts[value, reader] = f"{reader.op.name} reads it at other places than it writes"
                 return
             group.nodes.append(reader)
             self.group_of[reader] = group
@@ -158,6 +171,7 @@ class _Grouper:
             if node is None or node in self.group_of or node not in self.injective:
                 continue
             if only_elementwise and not _reads_own_index(node):
+                self.cuts[current, consumer] = f"the schedule takes no {node.op.name}, which reads at other places"
                 continue
             if node in self.free:
                 if node not in group.repeated:
@@ -166,14 +180,20 @@ class _Grouper:
                     stack.extend((v, node) for v in node.values)
                 continue
             if self._sole_reader(current) is not consumer and not self._is_shared_conversion(node, group):
+                self.cuts[current, consumer] = "several operators read it, or it is a result"
                 continue
             if current in self.aliases and not self._continues(node, group):
+                self.cuts[current, consumer] = "it is a view of what lies in memory"
                 continue
             copies = group.copies.get(consumer.outputs[0], 1)
             if consumer is not group.anchor:
                 is_read_once = consumer.inputs.count(current) == 1
                 copies *= _most_places(consumer.definition) if is_read_once else _places_read(consumer, current)
-            if copies > MAX_COPIES or _repeats_work(node, consumer, current) or not self._has_room(node, group):
+            if copies > MAX_COPIES or _repeats_work(node, consumer, current):
+                self.cuts[current, consumer] = f"{consumer.op.name} reads elements several times, each computed anew"
+                continue
+            if not self._has_room(node, group):
+                self.cuts[current, consumer] = f"a kernel would read more than {MAX_INPUTS} tensors"
                 continue
             group.copies[current] = copies
             group.nodes.append(node)

@@ -138,7 +138,8 @@ class TaskGraph:
     """A graph cut into tasks, in an order in which they can run.
 
     types: the final type, with strides, of every value that lies in memory. aliases: values that need no memory of
-    their own. claims: the first rule that takes a task, of tasks for which fusion had to know it.
+    their own. claims: the first rule that takes a task, of tasks for which fusion had to know it. cuts: why fusion did
+    not join a node to what computes a value that it reads; where others joined them, they say nothing.
     """
 
     graph: Graph
@@ -146,6 +147,7 @@ class TaskGraph:
     types: Mapping[Value, TensorType]
     aliases: Mapping[Value, Alias]
     claims: Mapping[TaskKey, Claim] = field(default_factory=dict)
+    cuts: Mapping[tuple[Value, Node], str] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
