@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 import hidet
+from hidet.dtypes import f32, i64
+from hidet.graph.builder import GraphBuilder
+from hidet.graph.control import emit_while
 from hidet.graph.graph import Graph
 from hidet.graph.parser import parse_graph
+from hidet.graph.types import TensorType
 from hidet.plugins.host import load_registry
 from hidet.runtime.compiled import CompiledGraph
 
@@ -25,6 +29,16 @@ graph layer(%x: f32[64, 96], %w: f32[96, 96], %b: f32[96]):
 def graph(text: str) -> Graph:
     """A graph from its text."""
     return parse_graph(text, load_registry().operators)
+
+
+def counted() -> Graph:
+    """exp, as often as an input says."""
+    builder = GraphBuilder(load_registry().operators, "counted")
+    x, limit = builder.input(TensorType(f32, (4,))), builder.input(TensorType(i64, ()))
+    inner = builder.nested("body")
+    inner.input(TensorType(i64, ()))
+    body = inner.build([inner.emit("exp", inner.input(x.type))])
+    return builder.build(emit_while(builder, body, limit=limit, carried=[x]))
 
 
 @pytest.fixture(autouse=True)

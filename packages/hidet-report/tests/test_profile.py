@@ -13,13 +13,8 @@ from click.testing import CliRunner
 
 import hidet
 from hidet.cli import main
-from hidet.dtypes import f32, i64
 from hidet.errors import HidetError
-from hidet.graph.builder import GraphBuilder
-from hidet.graph.control import emit_while
-from hidet.graph.graph import Graph
-from hidet.graph.types import TensorType
-from hidet.plugins.host import load_registry, without
+from hidet.plugins.host import without
 from hidet.report import origin
 from hidet.report.origin import origin_of
 from hidet.report.profile import Profile, ProfileRow
@@ -28,7 +23,7 @@ from hidet.report.times import OneCall
 from hidet.report.times_host import times_of
 from hidet.runtime.compiled import CompiledGraph
 
-from .conftest import LAYER, graph
+from .conftest import LAYER, counted, graph
 
 BIG = """\
 graph big(%x: f32[256, 256], %w: f32[256, 256]):
@@ -36,16 +31,6 @@ graph big(%x: f32[256, 256], %w: f32[256, 256]):
   %1: f32[256, 256] = matmul(%0, %w)  # model.py:4 (second)
   return %1
 """
-
-
-def counted() -> Graph:
-    """exp, as often as an input says."""
-    builder = GraphBuilder(load_registry().operators, "counted")
-    x, limit = builder.input(TensorType(f32, (4,))), builder.input(TensorType(i64, ()))
-    inner = builder.nested("body")
-    inner.input(TensorType(i64, ()))
-    body = inner.build([inner.emit("exp", inner.input(x.type))])
-    return builder.build(emit_while(builder, body, limit=limit, carried=[x]))
 
 
 def arrays(compiled: CompiledGraph) -> list[Any]:

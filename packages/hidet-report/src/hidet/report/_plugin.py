@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,13 @@ HIDET_API = 1
 
 
 def hidet_attributes() -> Iterable[AttributeSpec]:
-    """`compiled.profile(*inputs)`."""
+    """`compiled.profile(*inputs)`, `compiled.report().html(path)`."""
     return [
+        AttributeSpec(
+            name="hidet.runtime.CompileReport.html",
+            load="hidet.report.page:write_page",
+            doc="a page about the compilation",
+        ),
         AttributeSpec(
             name="hidet.runtime.CompiledGraph.profile",
             load="hidet.report.profiling:profile",
@@ -29,7 +35,8 @@ def hidet_attributes() -> Iterable[AttributeSpec]:
 
 
 def hidet_commands(cli: CommandTable) -> None:
-    """`hidet profile`."""
+    """`hidet profile`, `hidet report`."""
+    cli.add("report", load="hidet.report.report_command:report_model", doc="Write a page about what became of MODEL.")
     cli.add(
         "profile", load="hidet.report.profile_command:profile_model", doc="Say how long each kernel of MODEL takes."
     )
@@ -44,7 +51,12 @@ def hidet_pass_done(name: str, level: str, before: Any, after: Any, seconds: flo
 
 
 def hidet_graph_compiled(compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
-    """What graphs were made from, for profiles and reports."""
+    """What graphs were made from, for profiles and reports; pages, where HIDET_REPORT names a folder for them."""
     from hidet.report.origin import keep_origin
 
     keep_origin(compiled, graph, lowered, ctx)
+    folder = os.environ.get("HIDET_REPORT")
+    if folder:
+        from hidet.report.page import write_numbered
+
+        write_numbered(compiled.report(), folder)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hidet import dims
 from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.errors import HidetError
+from hidet.graph.types import TensorType
 from hidet.schedule.cost import task_flops
 from hidet.schedule.device_constants import known_constants
-from hidet.schedule.task import Task, TaskTensor
+from hidet.schedule.task import Task
 
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
     """What a device can do at most.
 
-    flops: arithmetic operations a second, by a name of the units that do them ("f32", "f16 matrix units"). bandwidths:
-    bytes a second, by the name of the memory ("L2", "memory"), from the nearest to the farthest. sizes: bytes that
-    these memories keep, where that is known.
+    flops: arithmetic operations a second, by a name of the units that do them ("float32", "float16 matrix units").
+    bandwidths: bytes a second, by the name of the memory ("L2", "memory"), from the nearest to the farthest. sizes:
+    bytes that these memories keep, where that is known.
     """
 
     flops: Mapping[str, float]
@@ -58,7 +59,7 @@ class Work:
     """What a call of a task comes to.
 
     flops: arithmetic operations, a multiply-add as two. nbytes: of what it reads and writes, once each. Each is 0 where
-    it is not known. dtype: short name of the type of its results, or of what it multiplies.
+    it is not known. dtype: name of the type of its results, or of what it multiplies.
     """
 
     flops: int
@@ -70,28 +71,37 @@ def work_of(task: Task, sizes: Mapping[str, int] | None = None) -> Work:
     """What a call of a task comes to. sizes: values of symbols; without them nothing is known of symbolic tensors."""
     tensors = (*task.inputs, *task.outputs)
     first = (task.inputs or task.outputs)[0] if task.anchor is not None else task.outputs[0]
-    dtype = first.type.dtype.short
-    written = [_elements(tensor, sizes or {}) for tensor in task.outputs]
-    read = [_elements(tensor, sizes or {}) for tensor in task.inputs]
+    dtype = first.type.dtype.name
+    known = sizes or {}
+    counts = [_elements(tensor.type.shape, known) for tensor in tensors]
     flops = 0 if any(tensor.type.is_symbolic for tensor in tensors) else task_flops(task)
-    if None in read or None in written:
+    wanted = _elements_wanted(task, known)
+    if wanted is None or None in counts:
         return Work(flops, 0, dtype)
-    results = sum(count for count in written if count is not None)
+    direct = {tensor for tensor in task.anchor_inputs if tensor is not None} | set(task.outputs)
     nbytes = 0
-    for tensor, count in zip(tensors, (*read, *written), strict=True):
+    for tensor, count in zip(tensors, counts, strict=True):
         assert count is not None
-        # Without an anchor an element of a result reads one of each input: a gather reads no more of a table.
-        nbytes += (min(count, results) if task.anchor is None else count) * tensor.type.dtype.numpy().itemsize
+        # What is inlined reads an element of each input for one of its result: a gather reads no more of a table.
+        nbytes += (count if tensor in direct else min(count, wanted)) * tensor.type.dtype.numpy().itemsize
     return Work(flops, nbytes, dtype)
 
 
-def _elements(tensor: TaskTensor, sizes: Mapping[str, int]) -> int | None:
-    """Elements of a tensor; None where a size is not known."""
+def _elements_wanted(task: Task, sizes: Mapping[str, int]) -> int | None:
+    """The most elements that an operator of a task asks of what is inlined before it; None where that is not known."""
+    values = [tensor.value for tensor in task.outputs]
+    values += [] if task.anchor is None else task.anchor.values
+    counts = [_elements(value.tensor.shape, sizes) for value in values if isinstance(value.type, TensorType)]
+    return None if None in counts else max((count for count in counts if count is not None), default=0)
+
+
+def _elements(shape: Sequence[Dim], sizes: Mapping[str, int]) -> int | None:
+    """Elements of a shape; None where a size is not known."""
 
     def value(extent: Dim) -> int:
         return dims.evaluate(extent, sizes)
 
     try:
-        return math.prod(map(value, tensor.type.shape))
+        return math.prod(map(value, shape))
     except HidetError:
         return None

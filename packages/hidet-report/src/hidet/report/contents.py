@@ -1,0 +1,253 @@
+"""What a page says of a compiled graph: plain data, ready to be written."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import distributions
+
+from hidet.graph.graph import Graph, Value
+from hidet.ir.printer import print_module
+from hidet.passes.manager import run_program_passes
+from hidet.report.node_text import node_text
+from hidet.report.origin import Origin, PassRun
+from hidet.report.places import calling_line, model_line, node_name
+from hidet.schedule.select import ScheduledGraph, ScheduledTask
+from hidet.schedule.task import ForeignStep
+from hidet.target import CompileJob
+
+_MOST_LINES = 300
+"""Lines of a difference that are shown."""
+
+_FRAMEWORKS = ("torch", "onnx", "onnxruntime", "tensorflow", "jax", "numpy", "llvmlite", "transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a pass did. lines: nodes that went ("-") and came ("+"), in order, the first ones; more: how many others."""
+
+    name: str
+    seconds: float
+    before: int
+    after: int
+    lines: tuple[tuple[str, str], ...]
+    more: int
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it did anything."""
+        return bool(self.lines)
+
+
+def differences(origin: Origin) -> list[Difference]:
+    """Of all graph passes, in order."""
+    return [_difference(run) for run in origin.passes]
+
+
+def _difference(run: PassRun) -> Difference:
+    before, after = run.before, run.after
+    if before is after:
+        return Difference(run.name, run.seconds, len(before.nodes), len(before.nodes), (), 0)
+    lines = list(_changes(before, after))
+    if not lines:
+        lines = [(" ", "constants, inputs or layouts changed; no operator did")]
+    shown = tuple(lines[:_MOST_LINES])
+    return Difference(run.name, run.seconds, len(before.nodes), len(after.nodes), shown, len(lines) - len(shown))
+
+
+def _changes(before: Graph, after: Graph) -> Iterator[tuple[str, str]]:
+    """Passes leave nodes alone that they do not change: those that are other objects came or went."""
+    kept = {id(node) for node in before.nodes} & {id(node) for node in after.nodes}
+    old = iter(before.nodes)
+    for node in after.nodes:
+        if id(node) in kept:
+            for gone in old:
+                if gone is node:
+                    break
+                if id(gone) not in kept:
+                    yield "-", node_text(gone)
+        else:
+            yield "+", node_text(node)
+    for gone in old:
+        if id(gone) not in kept:
+            yield "-", node_text(gone)
+    if after.prepare is not None and before.prepare is None:
+        yield "+", f"prepare: {len(after.prepare.graph.nodes)} operators on constants alone, done once"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Why two tasks are two. value: what lies in memory between them."""
+
+    value: str
+    made_by: int
+    made_by_title: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """A task of the page, or an operator outside of compiled code (kind "host", "eager", …)."""
+
+    number: int
+    title: str
+    node: str
+    line: str
+    kind: str
+    rule: str
+    params: str
+    reason: str
+    answers: tuple[str, ...]
+    symbol: str
+    nodes: tuple[str, ...]
+    cuts: tuple[Cut, ...]
+    step: object
+
+
+def task_entries(origin: Origin) -> list[TaskEntry]:
+    """All tasks of the graph and of its sub-graphs, in order."""
+    entries: list[TaskEntry] = []
+    for part in origin.parts:
+        entries += _entries(part.scheduled, len(entries))
+    return entries
+
+
+def _entries(scheduled: ScheduledGraph, first: int) -> Iterator[TaskEntry]:
+    graph = scheduled.task_graph
+    steps = scheduled.steps
+    titles = [_title(step) for step in steps]
+    maker: dict[Value, int] = {}
+    for number, step in enumerate(steps):
+        nodes = step.task.nodes if isinstance(step, ScheduledTask) else (step.node,)
+        maker.update((value, number) for node in nodes for value in node.outputs)
+    for number, step in enumerate(steps):
+        if isinstance(step, ForeignStep):
+            loc = step.node.loc
+            text = (node_text(step.node),)
+            yield TaskEntry(
+                first + number,
+                titles[number],
+                node_name(loc),
+                calling_line(loc) or model_line(loc),
+                step.node.op.kind,
+                "",
+                "",
+                "it runs outside of compiled code",
+                (),
+                "",
+                text,
+                (),
+                step,
+            )
+            continue
+        task, decision = step.task, step.decision
+        cuts = []
+        for node in task.nodes:
+            for value in node.values:
+                source = maker.get(value)
+                if source is None or source == number:
+                    continue
+                reason = _two_of_a_kind(steps[source], step) or graph.cuts.get((value, node), "it is needed in memory")
+                cuts.append(Cut(f"%{value.name}: {value.type}", first + source, titles[source], reason))
+        params = "" if decision.params is None else repr(decision.params)
+        yield TaskEntry(
+            first + number,
+            titles[number],
+            node_name(task.loc),
+            calling_line(task.loc) or model_line(task.loc),
+            "fallback" if step.rule_name == "fallback" else "task",
+            step.rule_name,
+            params,
+            decision.reason,
+            tuple(f"{answer.rule}: {answer}" for answer in decision.answers),
+            step.symbol,
+            tuple(map(node_text, task.nodes)),
+            tuple(cuts),
+            step,
+        )
+
+
+def _title(step: ScheduledTask | ForeignStep) -> str:
+    if isinstance(step, ForeignStep):
+        return step.node.op.name
+    task = step.task
+    name = task.op_name if task.anchor is not None else task.nodes[-1].op.name
+    return f"{name} + {len(task.nodes) - 1}" if len(task.nodes) > 1 else name
+
+
+def _two_of_a_kind(source: ScheduledTask | ForeignStep, target: ScheduledTask) -> str:
+    """Why tasks are two that nothing could make one; "" where fusion decided."""
+    if isinstance(source, ForeignStep):
+        return f"{source.node.op.name} runs outside of compiled code"
+    if source.task.anchor is not None and target.task.anchor is not None:
+        return f"{source.task.op_name} and {target.task.op_name} have schedules of their own"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEntry:
+    """A distinct program of a graph. texts: its stages, by name. tasks: numbers of the tasks that run it."""
+
+    symbol: str
+    rule: str
+    tasks: tuple[int, ...]
+    texts: tuple[tuple[str, str], ...]
+
+
+def kernel_entries(origin: Origin, entries: Sequence[TaskEntry], *, has_listings: bool) -> list[KernelEntry]:
+    """Programs with thread IR as rules built it and, if wanted, what the compiler got and the assembly."""
+    users: dict[str, list[TaskEntry]] = {}
+    for entry in entries:
+        if entry.symbol:
+            users.setdefault(entry.symbol, []).append(entry)
+    found = []
+    for symbol, tasks in users.items():
+        step = tasks[0].step
+        assert isinstance(step, ScheduledTask)
+        module = step.program.module
+        texts = [*((f"tiles of {kernel.name}", kernel.text()) for kernel in step.program.lowered_from)]
+        texts.append(("thread IR", print_module(module)))
+        if has_listings:
+            names = {".ll": "LLVM IR", ".s": "assembly", ".cu": "CUDA C++", ".ptx": "PTX", ".cl": "OpenCL C"}
+            job = CompileJob(symbol, run_program_passes(module, origin.ctx))
+            try:
+                texts += [(names.get(ending, ending), str(text)) for ending, text in origin.ctx.target.listings(job)]
+            except Exception as error:  # noqa: BLE001  # what no compiler can be had for has no listing
+                texts.append(("listing", f"cannot be had here: {error}"))
+        found.append(KernelEntry(symbol, tasks[0].rule, tuple(task.number for task in tasks), tuple(texts)))
+    return found
+
+
+def environment(origin: Origin) -> list[tuple[str, str]]:
+    """Machine, versions and options, for somebody who wants to see the same."""
+    ctx = origin.ctx
+    versions = {dist.metadata["Name"]: dist.version for dist in distributions() if _counts(dist.metadata["Name"] or "")}
+    rows = [
+        ("Python", f"{platform.python_version()} ({sys.implementation.name})"),
+        ("system", platform.platform()),
+        ("target", f"{ctx.target.name}, {ctx.target.arch}"),
+        *sorted(versions.items()),
+    ]
+    defaults = type(ctx.options)()
+    for field in fields(ctx.options):
+        value = getattr(ctx.options, field.name)
+        if value != getattr(defaults, field.name):
+            rows.append((f"option {field.name}", str(value)))
+    return rows
+
+
+def _counts(name: str) -> bool:
+    return name.startswith("hidet") or name in _FRAMEWORKS
+
+
+def unscheduled(entries: Sequence[TaskEntry]) -> list[TaskEntry]:
+    """Tasks on the fallback nest, and operators outside of compiled code."""
+    return [entry for entry in entries if entry.kind not in ("task", "check", "control")]
+
+
+def phases(seconds: Mapping[str, float]) -> list[tuple[str, float, float]]:
+    """Phases of a compilation with seconds and shares."""
+    total = sum(seconds.values()) or 1.0
+    return [(name, value, value / total) for name, value in seconds.items()]

@@ -1,0 +1,122 @@
+"""A compilation as one page of HTML that needs nothing else: no network, no other file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from hidet.errors import OptionError
+from hidet.report.charts import memory_chart, roofline_chart, timeline_chart
+from hidet.report.contents import differences, environment, kernel_entries, phases, task_entries, unscheduled
+from hidet.report.drawing import Drawing, draw_graph, draw_tasks
+from hidet.report.memory import memory_use
+from hidet.report.origin import Origin, origin_of
+from hidet.report.profile import Profile
+from hidet.report.profile_text import duration
+from hidet.runtime.compiled import CompileReport
+
+
+def write_page(
+    report: CompileReport, path: str | os.PathLike[str], profile: Profile | None = None, *, listings: bool = True
+) -> None:
+    """Write a page about the compilation that a report is of: `compiled.report().html("page.html")`.
+
+    profile: `compiled.profile(*inputs)`, for times. listings: whether kernels are shown as what the target's compiler
+    gets, and as assembly, which are made anew. HidetError where the graph was not compiled by this process, OptionError
+    for a file that cannot be written.
+    """
+    text = page_html(report, profile, listings=listings)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"the page cannot be written to {os.fspath(path)}: {error.strerror or error}") from error
+
+
+def write_numbered(report: CompileReport, folder: str) -> None:
+    """Write a page into a folder, as a file of the graph's name and the first free number."""
+    stem = re.sub(r"\W", "_", origin_of(report).graph.name)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for number in count():
+        path = Path(folder) / f"{stem}_{number}.html"
+        try:
+            # Several processes may write there.
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        write_page(report, path)
+        return
+
+
+def page_html(report: CompileReport, profile: Profile | None = None, *, listings: bool = True) -> str:
+    """The page, see `write_page`."""
+    origin = origin_of(report)
+    entries = task_entries(origin)
+    drawings = _drawings(origin, {id(entry.step): entry.number for entry in entries})
+    compiled = origin.compiled()
+    memory = profile.memory if profile is not None else None
+    if memory is None and compiled is not None:
+        memory = memory_use(compiled.bundle.program, compiled.bundle.constants, {})
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page.filters["duration"] = duration
+    template = page.from_string(_file("page.html"))
+    kernels = kernel_entries(origin, entries, has_listings=listings)
+    texts = [text for kernel in kernels for _, text in kernel.texts]
+    return template.render(
+        model=origin.graph.name,
+        target=origin.ctx.target.name,
+        report=report,
+        summary=str(report),
+        drawings=drawings,
+        passes=differences(origin),
+        tasks=entries,
+        unscheduled=unscheduled(entries),
+        kernels=kernels,
+        profile=profile,
+        memory=memory,
+        timeline=timeline_chart(profile) if profile is not None else "",
+        roofline=roofline_chart(profile) if profile is not None else "",
+        memory_svg=memory_chart(memory) if memory is not None and memory.steps else "",
+        accuracy=None,
+        phases=phases(report.seconds),
+        environment=environment(origin),
+        data=_script_data(
+            {**{name: drawing.facts for name, _, drawing in drawings}, "texts": list(map(_packed, texts))}
+        ),
+        style=_file("page.css"),
+        script=_file("page.js"),
+    )
+
+
+def _drawings(origin: Origin, numbers: Mapping[int, int]) -> list[tuple[str, str, Drawing]]:
+    """Graphs with a name and a title each: the tasks, the graph as it was given, tasks of sub-graphs."""
+    main, *others = (draw_tasks(part.scheduled, numbers) for part in origin.parts)
+    given = draw_graph(origin.graph)
+    named = [("after", f"Tasks, as they run ({main.boxes} boxes)", main)]
+    named.append(("before", f"As given ({given.operators} operators)", given))
+    names = [part.scheduled.task_graph.graph.name for part in origin.parts[1:]]
+    pairs = zip(names, others, strict=True)
+    return named + [(f"inner-{number}", f"{name}, {number}", other) for number, (name, other) in enumerate(pairs, 1)]
+
+
+def _file(name: str) -> str:
+    return files("hidet.report").joinpath("report_page", name).read_text(encoding="utf-8")
+
+
+def _packed(text: str) -> str:
+    """A long text, compressed: listings of a large model would be most of the page."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+
+
+def _script_data(data: Mapping[str, Any]) -> str:
+    """For the page's script. Nothing in it can end the element that it stands in."""
+    return json.dumps(data).replace("<", "\\u003c").replace("&", "\\u0026")

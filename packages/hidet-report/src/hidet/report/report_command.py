@@ -1,0 +1,54 @@
+"""`hidet report`: a page about the compilation of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hidet.cli.inputs import inputs_option, shapes_option, values_option
+from hidet.cli.model import (
+    ARTIFACT_SUFFIX,
+    arguments_from,
+    compiled_from,
+    model_argument,
+    request_from,
+    settings_option,
+    target_option,
+)
+from hidet.report.page import write_page
+from hidet.report.profiling import SECONDS, profile
+
+
+@click.command("report")
+@model_argument
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The page.")
+@inputs_option
+@shapes_option
+@values_option
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="CPU threads.")
+@click.option("--seconds", default=SECONDS, show_default=True, help="How long to measure; 0: not at all.")
+@click.option("--no-listings", is_flag=True, help="Leave out what the compiler gets and assembly.")
+@target_option
+@settings_option
+def report_model(
+    model: Path,
+    output: Path,
+    inputs: Sequence[str],
+    shapes: Sequence[str],
+    values: Sequence[str],
+    threads: int,
+    seconds: float,
+    no_listings: bool,
+    target: str,
+    settings: Sequence[str],
+) -> None:
+    """Compile and measure MODEL, and write a page with all that became of it, which needs no network."""
+    if model.suffix == ARTIFACT_SUFFIX:
+        raise click.UsageError(f"{model} is compiled already, and does not say from what: give the model itself")
+    request = request_from(shapes, values, inputs)
+    made = compiled_from(model, target, settings, request, {"threads": threads})
+    times = profile(made.compiled, *arguments_from(made, request).values(), seconds=seconds) if seconds else None
+    write_page(made.compiled.report(), output, times, listings=not no_listings)
+    click.echo(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
