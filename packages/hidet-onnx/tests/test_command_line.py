@@ -17,6 +17,7 @@ import hidet
 from hidet.cli import main
 from hidet.errors import ImportFailed, ValueNeeded
 from hidet.onnx import OnnxRunner, from_onnx
+from hidet.plugins import use, without
 
 Make = Callable[..., onnx.ModelProto]
 F32 = np.float32
@@ -218,3 +219,19 @@ def test_an_imported_graph_is_optimized(make_model: Make) -> None:
     nodes.append(helper.make_node("Add", ["a", "b"], ["y"]))
     found = hidet.graph.optimize(from_onnx(make_model(nodes, {"x": (F32, [3])}, ["y"])))
     assert [node.op.name for node in found.nodes] == ["exp", "add"]
+
+
+def test_check_accuracy_is_the_command_of_another_wheel() -> None:
+    class Other:
+        HIDET_API = 1
+
+        def hidet_commands(self, cli: Any) -> None:
+            cli.add("accuracy", load="hidet.cli.bench:bench", doc="", replaces="accuracy")
+
+    with use(Other()) as registry:
+        asked = run("check", "--accuracy", "--help").output
+    assert registry.commands["accuracy"].load == "hidet.cli.bench:bench"
+    assert "accuracy [OPTIONS] MODEL" in asked and "Measure the latency of MODEL" in asked
+    with without("report"):
+        told = run("check", "--accuracy", "model.onnx")
+    assert told.exit_code == 2 and "hidet-report" in told.output

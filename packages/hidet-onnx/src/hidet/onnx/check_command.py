@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,13 +14,35 @@ from hidet.onnx.loader import load_model
 from hidet.onnx.mapping import handlers_of
 from hidet.onnx.supported import survey
 from hidet.plugins.host import load_registry
+from hidet.plugins.wheels import command_hint
 
 
-@click.command("check")
+class _OrAccuracy(click.Command):
+    """`hidet check --accuracy …` is `hidet accuracy …`, which hidet-report offers for models of every kind."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if "--accuracy" not in args:
+            return super().make_context(info_name, args, parent, **extra)
+        spec = load_registry().commands.get("accuracy")
+        if spec is None:
+            raise click.UsageError(f"--accuracy: {command_hint('accuracy', ())}")
+        command = spec.resolve()
+        assert isinstance(command, click.Command)
+        return command.make_context("accuracy", [text for text in args if text != "--accuracy"], parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
+
+
+@click.command("check", cls=_OrAccuracy)
 @model_argument
+@click.option("--accuracy", is_flag=True, help="As `hidet accuracy MODEL`: compare each kernel with float64.")
 @json_option
-def check_model(model: Path, as_json: bool) -> None:
+def check_model(model: Path, accuracy: bool, as_json: bool) -> None:
     """Say which operators of the ONNX file MODEL are supported, without compiling it; exit with 1 when some are not."""
+    assert not accuracy, "another command is run for it"
     loaded = load_model(model)
     found = survey(loaded, handlers_of(load_registry()))
     nodes = sum(found.counts.values())
