@@ -4,5 +4,6 @@ from hidet.plugins.host import load_registry
 
 record = next(record for record in load_registry().plugins if record.owner.plugin == "report")
 assert not record.problems, record.problems
-assert load_registry().command("profile").resolve()
+for name in ("accuracy", "profile", "report"):
+    assert load_registry().command(name).resolve()
 print("hidet-report is found")

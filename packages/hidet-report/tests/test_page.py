@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import hidet
 from hidet.cli import main
 from hidet.errors import OptionError
+from hidet.report import check_accuracy
 from hidet.report.blocks import Repeat, find_repeats
 from hidet.report.contents import differences, task_entries
 from hidet.report.drawing import draw_graph
@@ -88,6 +89,12 @@ def test_a_page_names_all_there_is_and_asks_nobody_for_anything(layer) -> None:
     assert [word for word in words if word not in text] == []
     others = text.replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r'(?:src|href)="(?!#)', text) and "http://" not in others and "https://" not in others
+
+
+def test_errors_of_kernels_are_a_part_of_the_page(layer) -> None:
+    given = [np.ones(slot.tensor.shape, np.float32) for slot in layer.bundle.program.inputs]
+    text = page_html(layer.report(), accuracy=check_accuracy(layer, *given), listings=False)
+    assert 'id="accuracy"' in text and "all 2 results are as near to float64 as rounding allows" in text
 
 
 def test_what_a_model_says_cannot_end_a_script() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from hidet.errors import OptionError
+from hidet.report.accuracy import Accuracy
 from hidet.report.charts import memory_chart, roofline_chart, timeline_chart
 from hidet.report.contents import differences, environment, kernel_entries, phases, task_entries, unscheduled
 from hidet.report.drawing import Drawing, draw_graph, draw_tasks
@@ -27,15 +28,20 @@ from hidet.runtime.compiled import CompileReport
 
 
 def write_page(
-    report: CompileReport, path: str | os.PathLike[str], profile: Profile | None = None, *, listings: bool = True
+    report: CompileReport,
+    path: str | os.PathLike[str],
+    profile: Profile | None = None,
+    accuracy: Accuracy | None = None,
+    *,
+    listings: bool = True,
 ) -> None:
     """Write a page about the compilation that a report is of: `compiled.report().html("page.html")`.
 
-    profile: `compiled.profile(*inputs)`, for times. listings: whether kernels are shown as what the target's compiler
-    gets, and as assembly, which are made anew. HidetError where the graph was not compiled by this process, OptionError
-    for a file that cannot be written.
+    profile: `compiled.profile(*inputs)`, for times. accuracy: `hidet.report.check_accuracy(compiled, *inputs)`.
+    listings: whether kernels are shown as what the target's compiler gets, and as assembly, which are made anew.
+    HidetError where the graph was not compiled by this process, OptionError for a file that cannot be written.
     """
-    text = page_html(report, profile, listings=listings)
+    text = page_html(report, profile, accuracy, listings=listings)
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -57,7 +63,9 @@ def write_numbered(report: CompileReport, folder: str) -> None:
         return
 
 
-def page_html(report: CompileReport, profile: Profile | None = None, *, listings: bool = True) -> str:
+def page_html(
+    report: CompileReport, profile: Profile | None = None, accuracy: Accuracy | None = None, *, listings: bool = True
+) -> str:
     """The page, see `write_page`."""
     origin = origin_of(report)
     entries = task_entries(origin)
@@ -86,7 +94,7 @@ def page_html(report: CompileReport, profile: Profile | None = None, *, listings
         timeline=timeline_chart(profile) if profile is not None else "",
         roofline=roofline_chart(profile) if profile is not None else "",
         memory_svg=memory_chart(memory) if memory is not None and memory.steps else "",
-        accuracy=None,
+        accuracy=accuracy,
         phases=phases(report.seconds),
         environment=environment(origin),
         data=_script_data(

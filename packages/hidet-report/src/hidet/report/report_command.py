@@ -17,6 +17,7 @@ from hidet.cli.model import (
     settings_option,
     target_option,
 )
+from hidet.report.checking import check_accuracy
 from hidet.report.page import write_page
 from hidet.report.profiling import SECONDS, profile
 
@@ -29,6 +30,7 @@ from hidet.report.profiling import SECONDS, profile
 @values_option
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="CPU threads.")
 @click.option("--seconds", default=SECONDS, show_default=True, help="How long to measure; 0: not at all.")
+@click.option("--accuracy", is_flag=True, help="Also compare each kernel with float64.")
 @click.option("--no-listings", is_flag=True, help="Leave out what the compiler gets and assembly.")
 @target_option
 @settings_option
@@ -40,6 +42,7 @@ def report_model(
     values: Sequence[str],
     threads: int,
     seconds: float,
+    accuracy: bool,
     no_listings: bool,
     target: str,
     settings: Sequence[str],
@@ -49,6 +52,8 @@ def report_model(
         raise click.UsageError(f"{model} is compiled already, and does not say from what: give the model itself")
     request = request_from(shapes, values, inputs)
     made = compiled_from(model, target, settings, request, {"threads": threads})
-    times = profile(made.compiled, *arguments_from(made, request).values(), seconds=seconds) if seconds else None
-    write_page(made.compiled.report(), output, times, listings=not no_listings)
+    inputs_given = list(arguments_from(made, request).values())
+    times = profile(made.compiled, *inputs_given, seconds=seconds) if seconds else None
+    errors = check_accuracy(made.compiled, *inputs_given) if accuracy else None
+    write_page(made.compiled.report(), output, times, errors, listings=not no_listings)
     click.echo(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")

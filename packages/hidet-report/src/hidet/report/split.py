@@ -37,8 +37,9 @@ class SplitGraph:
     """A compiled graph by its tasks.
 
     program: that of the compiled graph with a segment for each task. functions: of these segments, and `IDLE`. tasks:
-    what they compute, in order. foreign: operators that run outside of compiled code, by names of their own.
-    pieces: tasks by the segment of the compiled graph that runs them. code: keeps the functions loaded.
+    what they compute, in order. foreign: operators that run outside of compiled code, by names of their own. pieces:
+    tasks by the segment of the compiled graph that runs them. modules: the code of each segment. code: keeps the
+    functions loaded.
     """
 
     compiled: CompiledGraph
@@ -48,6 +49,7 @@ class SplitGraph:
     tasks: Mapping[str, ScheduledTask]
     foreign: Mapping[str, ForeignStep]
     pieces: Mapping[str, tuple[str, ...]]
+    modules: Mapping[str, Module]
     code: object
 
     @property
@@ -86,9 +88,11 @@ def split_graph(compiled: CompiledGraph, origin: Origin) -> SplitGraph:
     parts: list[tuple[ScheduledGraph, HostCode]] = []
     tasks: dict[str, ScheduledTask] = {}
     pieces: dict[str, tuple[str, ...]] = {}
+    modules: dict[str, Module] = {}
     for number, part in enumerate(origin.parts):
         code = _split_code(part, f"task_of_{number}")
         parts.append((part.scheduled, code))
+        modules.update(code.modules)
         found = [step for step in part.scheduled.steps if isinstance(step, ScheduledTask)]
         tasks.update(zip(code.modules, found, strict=True))
         pieces.update(zip(part.segments, _by_segment(part, code.modules), strict=True))
@@ -106,7 +110,7 @@ def split_graph(compiled: CompiledGraph, origin: Origin) -> SplitGraph:
     steps = [step for part in origin.parts for step in part.scheduled.steps if isinstance(step, ForeignStep)]
     called = {id(step.node.op.call): step for step in steps if step.node.op.call is not None}
     foreign = {f"{step.node.op.name}_{number}": step for number, step in enumerate(called.values())}
-    return SplitGraph(compiled, origin, program, functions, tasks, foreign, pieces, loaded)
+    return SplitGraph(compiled, origin, program, functions, tasks, foreign, pieces, modules, loaded)
 
 
 def _split_code(part: OriginPart, name: str) -> HostCode:

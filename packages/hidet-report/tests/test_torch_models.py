@@ -1,0 +1,66 @@
+"""Models of torch: lines of users' models in profiles, and parts of models that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import hidet
+from hidet.plugins import use
+from hidet.report import check_accuracy, minify_model
+
+
+class Perceptron(nn.Module):
+    """Two layers with a normalisation between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x[n, 16]"""
+        x = torch.relu(self.first(x))
+        x = self.norm(x)
+        return self.second(x)
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return 1 + next(number for number, line in enumerate(lines) if line.strip() == text)
+
+
+def test_rows_name_the_lines_of_the_users_model() -> None:
+    model, x = Perceptron().eval(), torch.randn(4, 16)
+    found = hidet.compile(model, (x,), options={"threads": 1}).profile(x, seconds=0.02)
+    lines = {row.node: row.line for row in found.rows}
+    assert lines["first"].endswith(f"test_torch_models.py:{line_of('x = torch.relu(self.first(x))')}")
+    assert lines["norm"].endswith(f":{line_of('x = self.norm(x)')}")
+    assert lines["second"].endswith(f":{line_of('return self.second(x)')}")
+
+
+def test_sizes_of_a_call_tell_its_bytes() -> None:
+    model, batch = nn.LayerNorm(64), torch.export.Dim("batch", min=1, max=64)
+    x = torch.randn(4, 64)
+    compiled = hidet.compile(model, (x,), dynamic_shapes=({0: batch},), options={"threads": 1})
+    (row,) = compiled.profile(torch.randn(32, 64), seconds=0.02).rows
+    assert row.nbytes == 4 * (2 * 32 * 64 + 2 * 64)
+    assert check_accuracy(compiled, torch.randn(32, 64)).is_right
+
+
+def test_a_model_of_torch_that_does_not_compile_is_minified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        HIDET_API = 1
+
+        def hidet_pass_done(self, name: str, after: Any) -> None:
+            if name == "simplify" and any(node.op.name == "layer_norm" for node in after.nodes):
+                raise AssertionError("no layer norms here")
+
+    monkeypatch.setenv("HIDET_STRICT_PLUGINS", "1")
+    with use(Broken()):
+        small = minify_model(Perceptron().eval(), (torch.randn(4, 16),), tmp_path / "small.py")
+    assert [node.op.name for node in small.graph.nodes] == ["layer_norm"]
+    assert "no layer norms here" in small.what
