@@ -294,6 +294,17 @@ def plugin(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def docs(session: nox.Session) -> None:
+    """The documentation site, in docs/_build/html: warnings are errors, links lead somewhere, the search finds pages."""
+    environment = development(session, "tests", "models", "docs")
+    built = ROOT / "docs" / "_build" / "html"
+    with tempfile.TemporaryDirectory() as cache:
+        env = {"HIDET_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1"}
+        environment.run("-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "docs", str(built), env=env)
+    run_pytest(session, environment, "tests/test_docs_site.py")
+
+
+@nox.session(venv_backend="none")
 def demo(session: nox.Session) -> None:
     """Compile a trained model, compare it with eager and Inductor, and search a text with it."""
     environment = development(session, "models")

@@ -1,4 +1,7 @@
-"""A kernel of a script in a function of torch that has a gradient.
+"""A script in autograd
+====================
+
+A kernel of a script in a function of torch that has a gradient.
 
 The forward pass is a product by a script; the backward pass is torch's own. Without a GPU the kernel runs in the
 simulator.

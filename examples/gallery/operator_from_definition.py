@@ -1,7 +1,10 @@
-"""Operators as formulas of their elements: sums, extremes, products, softmax. Each is compiled alone, for the host.
+"""Operators from formulas
+=======================
 
-Adding an operator to hidet begins with what it means, index by index. `tensor_input` names an input, `compute` a tensor
-by the formula of an element, `reduce` and `arg_reduce` numbers over all indices below some extents.
+Operators as formulas of their elements: sums, extremes, products, softmax. Each is compiled alone, for the host.
+
+Adding an operator to hidet begins with what it means, index by index. ``tensor_input`` names an input, ``compute`` a
+tensor by the formula of an element, ``reduce`` and ``arg_reduce`` numbers over all indices below some extents.
 """
 
 import numpy as np

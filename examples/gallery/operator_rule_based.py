@@ -1,6 +1,9 @@
-"""An operator of your own whose program hidet writes: its definition is all that there is to it.
+"""An operator whose program hidet writes
+======================================
 
-A `Task` says what is computed, an `Operator` puts it on tensors. Rules of the target schedule it, and it fuses with
+An operator of your own whose program hidet writes: its definition is all that there is to it.
+
+A ``Task`` says what is computed, an ``Operator`` puts it on tensors. Rules of the target schedule it, and it fuses with
 what stands around it.
 """
 

@@ -1,6 +1,9 @@
-"""An operator of your own with a program of your own: tensor cores for products of halves.
+"""An operator with a program of your own
+======================================
 
-`implement_cuda` gives the program as a module of scripts; its entry takes the inputs, then the outputs. Without a GPU
+An operator of your own with a program of your own: tensor cores for products of halves.
+
+``implement_cuda`` gives the program as a module of scripts; its entry takes the inputs, then the outputs. Without a GPU
 the kernel runs in the simulator.
 """
 

@@ -1,4 +1,8 @@
-"""A model in a file of ONNX: imported, run operator by operator, traced, optimised and saved."""
+"""A model in an ONNX file
+=======================
+
+A model in a file of ONNX: imported, run operator by operator, traced, optimised and saved.
+"""
 
 import numpy as np
 import onnx

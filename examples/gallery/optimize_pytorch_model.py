@@ -1,4 +1,8 @@
-"""Settings of torch.compile with hidet: what is searched, in what types it computes, and a report of differences."""
+"""Settings of torch.compile
+=========================
+
+Settings of torch.compile with hidet: what is searched, in what types it computes, and a report of differences.
+"""
 
 import torch
 from torch import nn

@@ -1,4 +1,8 @@
-"""First steps: a model of torch compiled, tensors, graphs of symbolic tensors, and what the compiler makes of them."""
+"""First steps
+===========
+
+First steps: a model of torch compiled, tensors, graphs of symbolic tensors, and what the compiler makes of them.
+"""
 
 import torch
 from torch import nn

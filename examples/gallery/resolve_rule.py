@@ -1,4 +1,8 @@
-"""Say what an operator is in other operators: powers with a known exponent are products, which fuse with all else."""
+"""An operator said in others
+==========================
+
+Say what an operator is in other operators: powers with a known exponent are products, which fuse with all else.
+"""
 
 from __future__ import annotations
 

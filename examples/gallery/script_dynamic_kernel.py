@@ -1,4 +1,7 @@
-"""A product in tiles: shared memory, registers that layouts spread over threads, mappings of tasks, any sizes.
+"""Script: a product in tiles, for any sizes
+=========================================
+
+A product in tiles: shared memory, registers that layouts spread over threads, mappings of tasks, any sizes.
 
 Blocks of 8 warps keep a tile of 64 x 128 of the result in registers and walk over the sum in steps of 8. Without a GPU
 small sizes run in the simulator.

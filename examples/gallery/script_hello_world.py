@@ -1,4 +1,8 @@
-"""The smallest script: a function that the host calls, and that prints."""
+"""Script: the smallest one
+========================
+
+The smallest script: a function that the host calls, and that prints.
+"""
 
 import hidet
 from hidet.lang import attrs, printf

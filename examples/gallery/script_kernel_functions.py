@@ -1,4 +1,7 @@
-"""Kernels: one for the host, one for a GPU, whose launch is written by hidet.
+"""Script: kernels for the host and for a GPU
+==========================================
+
+Kernels: one for the host, one for a GPU, whose launch is written by hidet.
 
 Without a GPU the second kernel runs in the simulator.
 """

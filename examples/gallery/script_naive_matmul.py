@@ -1,4 +1,8 @@
-"""Sizes that are known at run time only: pointers as parameters, tensors made of them in the script."""
+"""Script: sizes known at run time
+===============================
+
+Sizes that are known at run time only: pointers as parameters, tensors made of them in the script.
+"""
 
 import torch
 

@@ -1,4 +1,8 @@
-"""Numbers as parameters and as a result."""
+"""Script: numbers
+===============
+
+Numbers as parameters and as a result.
+"""
 
 import hidet
 from hidet.lang import attrs, f32

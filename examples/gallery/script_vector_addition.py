@@ -1,4 +1,8 @@
-"""Tensors as parameters: types with extents, loops over ranges."""
+"""Script: tensors
+===============
+
+Tensors as parameters: types with extents, loops over ranges.
+"""
 
 import hidet
 from hidet.lang import attrs, f32

@@ -1,4 +1,7 @@
-"""Put other operators in the places of a pattern: two products of one tensor, side by side, are one product.
+"""A pattern of operators replaced
+===============================
+
+Put other operators in the places of a pattern: two products of one tensor, side by side, are one product.
 
 The two constant matrices are joined when the rule is applied, not when the model runs.
 """

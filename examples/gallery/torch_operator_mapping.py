@@ -1,4 +1,7 @@
-"""Say what functions, methods and modules of torch are made of: in operators of hidet, or of one's own.
+"""Functions of torch from your operators
+======================================
+
+Say what functions, methods and modules of torch are made of: in operators of hidet, or of one's own.
 
 Functions that hidet does not support end the compilation; here some are taken out, and put back by hand.
 """

@@ -1,4 +1,8 @@
-"""See a graph: printed, as a file for the viewer Netron, and after every pass of the compiler."""
+"""A graph to look at
+==================
+
+See a graph: printed, as a file for the viewer Netron, and after every pass of the compiler.
+"""
 
 from pathlib import Path
 
