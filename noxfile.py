@@ -295,7 +295,7 @@ def plugin(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def docs(session: nox.Session) -> None:
-    """The documentation site, in docs/_build/html: warnings are errors, links lead somewhere, the search finds pages."""
+    """The documentation site, in docs/_build/html: warnings are errors, and its search answers questions."""
     environment = development(session, "tests", "models", "docs")
     built = ROOT / "docs" / "_build" / "html"
     with tempfile.TemporaryDirectory() as cache:

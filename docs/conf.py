@@ -59,7 +59,6 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "min_reported_time": 1_000_000,
     "remove_config_comments": True,
-    "plot_gallery": "True",
 }
 
 
