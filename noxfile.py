@@ -304,6 +304,15 @@ def docs(session: nox.Session) -> None:
     run_pytest(session, environment, "tests/test_docs_site.py")
 
 
+@nox.session(venv_backend="none", default=False)
+def recipes(session: nox.Session) -> None:
+    """Recipes of the documentation for Transformers, Diffusers, Sentence Transformers and timm, on tiny models."""
+    environment = development(session, "tests", "models", "recipes")
+    # It asks for torchvision, which asks for the CUDA build of torch.
+    environment.pip("--no-deps", "timm>=1.0.20")
+    run_pytest(session, environment, "tests/test_recipes.py", "-n", "2")
+
+
 @nox.session(venv_backend="none")
 def demo(session: nox.Session) -> None:
     """Compile a trained model, compare it with eager and Inductor, and search a text with it."""

@@ -35,8 +35,8 @@ PLUGINS = {
 """What pages need besides the target of the host. Nothing of theirs runs on a device."""
 
 
-ELSEWHERE = {"stablehlo.md", "tensorflow.md"}
-"""Pages that the tests of their wheel run, where what they need is installed."""
+ELSEWHERE = {"recipes.md", "stablehlo.md", "tensorflow.md"}
+"""Pages that tests/test_recipes.py and the tests of their wheels run, where what they need is installed."""
 
 
 @pytest.mark.parametrize(
