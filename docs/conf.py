@@ -36,6 +36,7 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = "hidet"
 html_static_path = ["_static"]
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
 html_css_files = ["hidet.css"]
 html_show_sphinx = False
 html_copy_source = False

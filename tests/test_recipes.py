@@ -16,7 +16,7 @@ RECIPE = re.compile(r"^## (.*?)$.*?^```python\n(.*?)^```", re.DOTALL | re.MULTIL
 RECIPES = dict(RECIPE.findall((ROOT / "docs" / "recipes.md").read_text()))
 LIBRARIES = ("transformers", "diffusers", "sentence_transformers", "timm")
 
-# The index's torchvision, which these libraries import where it is installed, is built for another torch than a CPU one.
+# These libraries import torchvision where it is installed, and the index has it for another torch than a CPU one.
 PRELOAD = "import tests.models.preload\n"
 
 

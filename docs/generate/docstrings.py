@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Collection
 
 _ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>|<object object[^>]*>")
 _ARGUMENT = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*)")
 _CODE = re.compile(r"(`[^`\n]*`)")
 _RAISES = re.compile(r"Raises |[A-Z]\w+Error\b")
+_LONGEST_DEFAULT = 60
 _SPECIAL = re.compile(r"([\\*_<>|\[\]#$~])")
 
 
@@ -19,36 +21,33 @@ def markdown_of(text: str, arguments: Collection[str] = ()) -> str:
     arguments: names that a line may begin with, before a colon: such lines are items of a list, and what follows an
     item goes on with it, up to the next one, a blank line or a sentence about errors.
     """
-    blocks: list[str] = []
-    lines: list[str] = []
-    raw: list[str] = []
-
-    def end_paragraph() -> None:
-        if lines:
-            blocks.append("\n".join(_paragraph(lines, arguments)))
-            lines.clear()
-
-    def end_raw() -> None:
-        while raw and not raw[-1].strip():
-            raw.pop()
-        if raw:
-            kind = "pycon" if raw[0].lstrip().startswith(">>>") else "text"
-            blocks.append(_fenced(inspect.cleandoc("\n".join(["", *raw])), kind))
-            raw.clear()
-
+    blocks: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
-        is_raw = line.startswith(">>>") or (line.startswith("    ") and not lines) or (raw and line.startswith("    "))
-        if is_raw or (raw and not line.strip()) or (raw and raw[0].startswith(">>>") and line.strip()):
-            end_paragraph()
-            raw.append(line)
-        elif line.strip():
-            end_raw()
-            lines.append(line)
-        else:
-            end_paragraph()
-    end_paragraph()
-    end_raw()
-    return "\n\n".join(blocks)
+        kind = _kind(line, blocks[-1][0] if blocks else "")
+        if not blocks or kind != blocks[-1][0]:
+            blocks.append((kind, []))
+        blocks[-1][1].append(line)
+    return "\n\n".join(_shown(kind, lines, arguments) for kind, lines in blocks if kind)
+
+
+def _kind(line: str, before: str) -> str:
+    """The kind of block that a line is in, by the kind of the line before: "" between blocks."""
+    if line.startswith(">>>"):
+        return "pycon"
+    if before == "pycon" and line.strip():
+        return before
+    if line.startswith("    ") and before != "paragraph":
+        return "text"
+    if not line.strip():
+        return "text" if before == "text" else ""
+    return "paragraph"
+
+
+def _shown(kind: str, lines: list[str], arguments: Collection[str]) -> str:
+    if kind == "paragraph":
+        return "\n".join(_paragraph(lines, arguments))
+    text = textwrap.dedent("\n".join(lines)).rstrip()
+    return f"```{kind}\n{text}\n```"
 
 
 def _paragraph(lines: list[str], arguments: Collection[str]) -> list[str]:
@@ -80,16 +79,15 @@ def escaped(text: str) -> str:
     return "".join(part if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\1", part) for part in parts)
 
 
-def _fenced(text: str, kind: str) -> str:
-    return f"```{kind}\n{text}\n```"
-
-
 def signature_of(value: object) -> str:
     """How a function or class is called, on one line; "" where Python does not know."""
     try:
         signature = inspect.signature(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return ""
+    given = signature.parameters.values()
+    parameters = [p.replace(default=...) if len(repr(p.default)) > _LONGEST_DEFAULT else p for p in given]
+    signature = signature.replace(parameters=parameters)
     # Annotations are text: `from __future__ import annotations`.
-    shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature)).replace("\n", " ")
+    shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature)).replace("Ellipsis", "...").replace("\n", " ")
     return _ADDRESS.sub("...", shown)

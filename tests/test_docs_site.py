@@ -1,0 +1,138 @@
+"""The built documentation site (`nox -s docs`): every public name has a place, and its search answers questions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from docs.generate.docstrings import markdown_of
+from docs.generate.operators import functions_by_family
+from docs.generate.reference import FOR_USERS, modules_for_authors, public_names
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "docs" / "_build" / "html"
+built = pytest.mark.skipif(not (SITE / "objects.inv").exists(), reason="the site is not built: nox -s docs")
+
+QUESTIONS = {
+    "why recompiled": "troubleshooting",
+    "which options act": "torch",
+    "dynamic sizes": "torch",
+    "freeze weights": "weights",
+    "no CUDA driver": "troubleshooting",
+    "install gpu": "install",
+    "environment variables": "environment",
+    "cache directory": "environment",
+    "race": "memory-model",
+    "wrong results": "troubleshooting",
+    "deploy without torch": "torch",
+    "generate": "recipes",
+    "diffusers": "recipes",
+    "16-bit floats": "mixed-precision",
+    "same bits": "numerics",
+    "write a plug-in": "plugins",
+    "softmax": "reference/operators/normalize",
+    "hidet.compile": "reference/hidet",
+}
+"""What people ask, and a page that answers it: among the first five results."""
+
+
+def documented() -> set[str]:
+    """Full names of Python objects with a place on the site."""
+    data = (SITE / "objects.inv").read_bytes()
+    body = zlib.decompress(data.split(b"\n", 4)[4]).decode()
+    return {line.split(" ", 1)[0] for line in body.splitlines() if " py:" in line}
+
+
+@built
+@pytest.mark.parametrize("module", [*FOR_USERS, *modules_for_authors()])
+def test_every_public_name_has_a_place(module: str) -> None:
+    names = {f"{module}.{name}" for name in public_names(importlib.import_module(module))}
+    assert not names - documented()
+
+
+@built
+def test_every_operator_has_a_place() -> None:
+    names = {f"hidet.ops.{name}" for names in functions_by_family().values() for name in names}
+    assert len(names) > 300
+    assert not names - documented()
+
+
+@built
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node, to run the site's own search")
+def test_the_search_answers_questions() -> None:
+    command = ["node", str(ROOT / "tests" / "site" / "search.js"), str(SITE), *QUESTIONS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = {
+        query: [page for page, _ in results[:5]]
+        for query, results in zip(QUESTIONS, json.loads(done.stdout), strict=True)
+    }
+    assert {query: pages for query, pages in found.items() if QUESTIONS[query] not in pages} == {}
+
+
+class _Links(HTMLParser):
+    """Where links and pictures of a page lead, and its anchors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.anchors: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.targets += [value for name in ("href", "src") if (value := given.get(name))]
+        self.anchors |= {value for name in ("id", "name") if (value := given.get(name))}
+
+
+@built
+def test_links_of_the_site_lead_somewhere() -> None:
+    pages: dict[Path, _Links] = {}
+    for path in SITE.glob("**/*.html"):
+        pages[path] = _Links()
+        pages[path].feed(path.read_text())
+    broken = set()
+    for path, page in pages.items():
+        for target in page.targets:
+            if re.match(r"\w+:|//", target):
+                continue
+            file, _, anchor = target.partition("#")
+            found = (path.parent / file.partition("?")[0]).resolve() if file else path
+            is_there = found.exists() and (not anchor or found not in pages or anchor in pages[found].anchors)
+            if not is_there:
+                broken.add(f"{path.relative_to(SITE)}: {target}")
+    assert not broken
+
+
+def test_lines_about_arguments_become_items() -> None:
+    text = "Does it.\n\nsize: how large;\nNone for all of it.\nother: 2 * size.\nRaises ShapeError."
+    assert markdown_of(text, {"size", "other"}).splitlines() == [
+        "Does it.",
+        "",
+        "- `size`: how large;",
+        "  None for all of it.",
+        "- `other`: 2 \\* size.",
+        "",
+        "Raises ShapeError.",
+    ]
+
+
+def test_examples_and_blocks_of_text_stay_as_they_are() -> None:
+    text = "Adds.\n\n    a + b\n\n>>> add(1, 2)\n3"
+    assert markdown_of(text) == "Adds.\n\n```text\na + b\n```\n\n```pycon\n>>> add(1, 2)\n3\n```"
+
+
+@pytest.mark.parametrize("module", FOR_USERS)
+def test_every_function_for_users_has_a_docstring(module: str) -> None:
+    found = importlib.import_module(module)
+    values = {name: getattr(found, name) for name in public_names(found)}
+    own = {n: v for n, v in values.items() if inspect.isfunction(v) or inspect.isclass(v) or isinstance(v, ModuleType)}
+    assert not [name for name, value in own.items() if not inspect.getdoc(value)]
