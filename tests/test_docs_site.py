@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from docs.generate import data_path
 from docs.generate.docstrings import markdown_of
 from docs.generate.operators import functions_by_family
 from docs.generate.reference import FOR_USERS, modules_for_authors, public_names
@@ -128,6 +129,10 @@ def test_lines_about_arguments_become_items() -> None:
 def test_examples_and_blocks_of_text_stay_as_they_are() -> None:
     text = "Adds.\n\n    a + b\n\n>>> add(1, 2)\n3"
     assert markdown_of(text) == "Adds.\n\n```text\na + b\n```\n\n```pycon\n>>> add(1, 2)\n3\n```"
+
+
+def test_the_figure_of_the_data_path_shows_what_the_tables_say() -> None:
+    assert data_path.FIGURE.read_text() == data_path.draw(), "python -m docs.generate.data_path draws it anew"
 
 
 @pytest.mark.parametrize("module", FOR_USERS)
