@@ -30,6 +30,8 @@ FIRST_USE: Mapping[str, set[str]] = {
         *("hidet.doctor", "hidet.plugins.host", "hidet.plugins.report", "rich.console"),
     },
     "cli/cache.py": {"hidet.cache"},
+    # The doctor also examines installations in which these cannot be imported.
+    "doctor.py": {"hidet.compiler.graphs", "hidet.context", "hidet.graph.parser", "numpy"},
     # A cache in a folder that is named needs nothing else.
     "cache.py": {"platformdirs"},
     # For messages, bars and colours only.

@@ -6,17 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
-import hidet
 from hidet.cache import CacheKey, open_cache
 from hidet.cli import main
-from hidet.doctor import examine
 from hidet.plugins import host
-from hidet.plugins.specs import OWN_COMMANDS, TargetSpec
+from hidet.plugins.specs import OWN_COMMANDS
 
 PLUGIN = """
 HIDET_API = 1
@@ -133,50 +130,6 @@ def test_an_error_of_hidet_is_a_message_and_exit_code_1() -> None:
     assert result.exit_code == 1
     assert result.output.startswith("Error: no digest of an entry starts with")
     assert "Traceback" not in result.output
-
-
-def test_doctor_passes_here_and_names_what_it_checked() -> None:
-    checks = {check["name"]: check for check in run_json("doctor")}
-    assert checks["plug-in core"]["status"] == "ok"
-    assert "numpy" in checks and "kernel cache" in checks
-    assert not [check for check in checks.values() if check["status"] == "fail"]
-
-
-class Weaver:
-    HIDET_API = 1
-
-    def hidet_targets(self) -> list[TargetSpec]:
-        return [
-            TargetSpec(name="loom", load="weaver:Loom", machines="weaver:list_machines"),
-            TargetSpec(name="wheel", load="weaver:Wheel", machines="no_such_package:list_machines"),
-        ]
-
-
-def test_doctor_lists_the_devices_that_targets_find(monkeypatch) -> None:
-    looms = SimpleNamespace(list_machines=lambda: ["loom:0: a loom", "loom:1: another one"])
-    monkeypatch.setitem(sys.modules, "weaver", looms)
-    with hidet.plugins.use(Weaver) as registry:
-        checks = [(check.status, check.name, check.detail) for check in examine(registry)]
-    assert ("ok", "target loom", "loom:0: a loom") in checks and ("ok", "target loom", "loom:1: another one") in checks
-    (failed,) = [(status, detail) for status, name, detail in checks if name == "target wheel"]
-    assert failed[0] == "warn" and "no_such_package" in failed[1]
-
-
-def test_doctor_fails_for_a_disabled_plugin(monkeypatch) -> None:
-    monkeypatch.setenv("HIDET_PLUGINS", "no_such_package._plugin")
-    result = run("doctor")
-    assert result.exit_code == 1
-    assert "fail plug-in no_such_package._plugin: disabled at import" in result.stdout
-
-
-def test_doctor_fails_when_another_distribution_owns_the_import_name(tmp_path, monkeypatch) -> None:
-    info = tmp_path / "hidet-0.6.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hidet\nVersion: 0.6.1\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    result = run("doctor")
-    assert result.exit_code == 1
-    assert "fail import name: distribution 'hidet' 0.6.1 overwrites files of ours" in result.stdout
 
 
 def test_hooks_without_entries_are_not_shown_as_observers(tmp_path: Path, monkeypatch) -> None:

@@ -1,34 +1,52 @@
-"""What `hidet doctor` checks: the installation, never the compiler. Versions come from metadata, not from imports."""
+"""What `hidet doctor` checks: the installation, and that a kernel runs on each target. Versions come from metadata, not
+from imports. What a wheel needs besides, a driver or a compiler, it looks at itself (hook `hidet_checks`)."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal, cast
 
 import importlib_metadata
 
 from hidet.cache import open_cache
+from hidet.errors import HidetError
 from hidet.plugins.discovery import CORE_DISTRIBUTION, core_version
 from hidet.plugins.isolation import Failure, attempt
 from hidet.plugins.registry import Registry
+from hidet.plugins.requirement import required, unmet_requirement
+from hidet.plugins.specs import CheckSpec, TargetSpec
 
 FOREIGN_DISTRIBUTION = "hidet"
 """A distribution of another project that installs its own `hidet` package over ours."""
 
-SHOWN_DEPENDENCIES = ("numpy", "ml_dtypes", "llvmlite", "torch", "onnx")
+Status = Literal["ok", "none", "warn", "fail"]
+_KERNEL = """
+symbol n: 0..
+graph doctor(%x: f32[n]):
+  %y: f32[n] = add(%x, %x)
+  return %y
+"""
+"""What is compiled and run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report. status: fail makes `hidet doctor` exit with 1."""
+    """One line of the report.
+
+    status: "none" is for what this machine does not have and need not; "fail" makes `hidet doctor` exit with 1.
+    hint: what to do about it; None where nothing is to be done, or `detail` says it.
+    """
 
     name: str
-    status: Literal["ok", "warn", "fail"]
+    status: Status
     detail: str
+    hint: str | None = None
 
 
 def examine(registry: Registry) -> list[Check]:
@@ -38,12 +56,19 @@ def examine(registry: Registry) -> list[Check]:
         Check("machine", "ok", f"{platform.system()} {platform.machine()}, {os.cpu_count()} logical CPUs"),
         _check_core(),
         _check_conflict(),
-        *_check_dependencies(),
+        *_check_requirements(registry),
         *_check_plugins(registry),
-        *_check_machines(registry),
+        *(check for spec in registry.checks.values() for check in _run(spec)),
+        *(check for spec in registry.targets.values() for check in _check_target(spec)),
         _check_cache(),
         *(Check(name, "ok", os.environ[name]) for name in sorted(os.environ) if name.startswith("HIDET_")),
     ]
+
+
+def report(checks: Iterable[Check], spell: Callable[[Status], str] = "{:4}".format) -> str:
+    """A line for each check, and one below for what to do. spell: how a status is written."""
+    hints = ((check, f"\n       {check.hint}" if check.hint else "") for check in checks)
+    return "\n".join(f"{spell(check.status)} {check.name}: {check.detail}{hint}" for check, hint in hints)
 
 
 def _version(distribution: str) -> str | None:
@@ -70,31 +95,81 @@ def _check_conflict() -> Check:
     return Check("import name", "fail", detail)
 
 
-def _check_dependencies() -> Iterator[Check]:
-    for name in SHOWN_DEPENDENCIES:
-        version = _version(name)
-        yield Check(name, "ok", version or "not installed")
+def _check_requirements(registry: Registry) -> Iterator[Check]:
+    """A line for each distribution that those of plug-ins require, but for plug-ins whose versions are right: an
+    installer looks after that, but not after what is changed later."""
+    requires = {record.owner.dist: _requires(record.owner.dist) for record in registry.plugins if record.owner.dist}
+    for name in sorted({name for texts in requires.values() for name in required(texts)}):
+        version, wanted = _version(name), {dist for dist, texts in requires.items() if name in required(texts)}
+        if version is None:
+            yield Check(name, "fail", f"not installed, needed by {', '.join(sorted(wanted))}", f"pip install {name}")
+            continue
+        unmet = {dist: unmet_requirement(requires[dist], name, version) for dist in sorted(wanted)}
+        clash = [f"{dist} needs {clauses}" for dist, clauses in unmet.items() if clauses]
+        hint = f"pip install '{name}{next(filter(None, unmet.values()))}'" if clash else None
+        if clash or name not in requires:
+            yield Check(name, "fail" if clash else "ok", ", but ".join([version, *clash]), hint)
+
+
+def _requires(distribution: str) -> list[str]:
+    try:
+        return importlib_metadata.requires(distribution) or []
+    except importlib_metadata.PackageNotFoundError:
+        return []
 
 
 def _check_plugins(registry: Registry) -> Iterator[Check]:
     for record in registry.plugins:
         problems = [problem.message for problem in record.problems if not problem.is_remark]
-        status: Literal["ok", "warn", "fail"] = "fail" if record.status == "disabled" else "warn" if problems else "ok"
-        yield Check(f"plug-in {record.owner.plugin}", status, "; ".join(problems) or record.module)
+        status: Status = "fail" if record.status == "disabled" else "warn" if problems else "ok"
+        owner = f"{record.owner.dist} {record.owner.version}, {record.module}" if record.owner.dist else record.module
+        yield Check(f"plug-in {record.owner.plugin}", status, "; ".join(problems) or owner)
 
 
-def _check_machines(registry: Registry) -> Iterator[Check]:
-    """The devices that targets find on this machine, a line each."""
-    for spec in registry.targets.values():
-        if spec.machines is None:
-            continue
-        found = attempt(spec.list_machines)
-        if isinstance(found, Failure):
-            yield Check(f"target {spec.name}", "warn", str(found.error))
-        elif not found:
-            yield Check(f"target {spec.name}", "ok", "no device on this machine")
-        else:
-            yield from (Check(f"target {spec.name}", "ok", line) for line in found)
+def _run(spec: CheckSpec) -> list[Check]:
+    """What a plug-in's check says; a failure where it fails itself."""
+    found = attempt(lambda: list(cast("Any", spec.resolve())()))
+    return [_failed(spec.name, "fail", found)] if isinstance(found, Failure) else found
+
+
+def _failed(name: str, status: Status, failure: Failure) -> Check:
+    error = failure.error
+    if isinstance(error, HidetError):
+        return Check(name, status, error.message, error.hint)
+    return Check(name, status, str(failure))
+
+
+def _check_target(spec: TargetSpec) -> Iterator[Check]:
+    """The devices that a target finds on this machine, and a kernel on each."""
+    name = f"target {spec.name}"
+    machines = attempt(spec.list_machines)
+    if isinstance(machines, Failure):
+        yield _failed(name, "warn", machines)
+        return
+    yield from (Check(name, "ok", line) for line in machines)
+    if spec.machines is not None and not machines:
+        yield Check(name, "none", "no device on this machine")
+        return
+    start = time.perf_counter()
+    ran = attempt(partial(_run_kernel, spec.name))
+    detail = f"a kernel compiled and run in {time.perf_counter() - start:.1f} s"
+    yield _failed(name, "fail", ran) if isinstance(ran, Failure) else Check(name, "ok", detail)
+
+
+def _run_kernel(target: str) -> None:
+    """Compile a graph anew, run it, and look at the result."""
+    import numpy
+
+    from hidet.compiler.graphs import compile_graph
+    from hidet.context import make_context
+    from hidet.graph.parser import parse_graph
+
+    ctx = make_context(target, {"cache": False})
+    compiled = compile_graph(parse_graph(_KERNEL, ctx.registry.operators), ctx)
+    given = numpy.arange(100, dtype=numpy.float32)
+    result = numpy.asarray(compiled(given))
+    if not numpy.array_equal(result, given + given):
+        raise HidetError(f"a kernel on {target} gives wrong numbers: {result[:4]}, expected {(given + given)[:4]}")
 
 
 def _check_cache() -> Check:

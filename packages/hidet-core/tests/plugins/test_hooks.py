@@ -224,6 +224,18 @@ def test_hook_tuning_executors(install_plugin) -> None:
         registry.tuning_executor("ships")
 
 
+def test_hook_checks(install_plugin) -> None:
+    install_plugin(
+        "looks",
+        """
+        from hidet.plugins import CheckSpec
+        def hidet_checks():
+            return [CheckSpec(name="looks.well", load="json:loads")]
+        """,
+    )
+    assert discover("looks").checks["looks.well"].resolve() is importlib.import_module("json").loads
+
+
 def test_hook_options(install_plugin) -> None:
     install_plugin(
         "knobs",

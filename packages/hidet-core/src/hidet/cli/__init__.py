@@ -77,19 +77,21 @@ def plugins(verbose: bool, as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--paste", is_flag=True, help="Print text for an issue, without the name of your home directory.")
 @json_option
-def doctor(as_json: bool) -> None:
-    """Check the installation; exit with 1 when something is broken."""
-    from hidet.doctor import examine
+def doctor(paste: bool, as_json: bool) -> None:
+    """Check the installation, and that a kernel runs on each target; exit with 1 when something is broken."""
+    from hidet.doctor import examine, report
     from hidet.plugins.host import discover
 
     checks = examine(discover(os.environ.get("HIDET_PLUGINS")))
     if as_json:
         print_json([dataclasses.asdict(check) for check in checks])
+    elif paste:
+        click.echo(f"```text\n{report(checks)}\n```".replace(os.path.expanduser("~"), "~"))
     else:
         colours = {"ok": "green", "warn": "yellow", "fail": "red"}
-        for check in checks:
-            click.echo(f"{click.style(f'{check.status:4}', fg=colours[check.status])} {check.name}: {check.detail}")
+        click.echo(report(checks, lambda status: click.style(f"{status:4}", fg=colours.get(status))))
     if any(check.status == "fail" for check in checks):
         raise SystemExit(1)
 

@@ -17,6 +17,7 @@ from hidet.lazy import lazy_attributes
 from hidet.plugins.specs import (
     PLUGIN_API,
     AttributeSpec,
+    CheckSpec,
     CommandSpec,
     CommandTable,
     ExecutorSpec,
@@ -38,6 +39,7 @@ __getattr__, __dir__ = lazy_attributes(__name__, {"use": "host", "without": "hos
 __all__ = [
     "PLUGIN_API",
     "AttributeSpec",
+    "CheckSpec",
     "CommandSpec",
     "CommandTable",
     "ExecutorSpec",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import (
         AttributeSpec,
+        CheckSpec,
         CommandTable,
         ExecutorSpec,
         FrontendSpec,
@@ -94,6 +95,11 @@ def hidet_handlers() -> Iterable[HandlerSpec]:
 @hookspec
 def hidet_commands(cli: CommandTable) -> None:
     """Sub-commands of `hidet`: call `cli.add(name, load="pkg.mod:command", doc="...")`."""
+
+
+@hookspec
+def hidet_checks() -> Iterable[CheckSpec]:
+    """What `hidet doctor` looks at besides: libraries, drivers and compilers that a wheel needs."""
 
 
 @hookspec

@@ -38,6 +38,7 @@ from hidet.plugins.requirement import unmet_requirement
 from hidet.plugins.specs import (
     PLUGIN_API,
     AttributeSpec,
+    CheckSpec,
     CommandSpec,
     CommandTable,
     ExecutorSpec,
@@ -313,6 +314,7 @@ def _registry(
         frontends=_table(tables, "frontends", FrontendSpec),
         handlers=_table(tables, "handlers", HandlerSpec),
         commands=_table(tables, "commands", CommandSpec),
+        checks=_table(tables, "checks", CheckSpec),
         options=_table(tables, "options", OptionSpec),
         tuning_strategies=_table(tables, "tuning_strategies", StrategySpec),
         tuning_executors=_table(tables, "tuning_executors", ExecutorSpec),

@@ -16,6 +16,7 @@ from hidet.plugins.specs import (
     ANY,
     FAMILY,
     AttributeSpec,
+    CheckSpec,
     CommandSpec,
     ExecutorSpec,
     FrontendSpec,
@@ -128,6 +129,7 @@ class Registry:
     frontends: Mapping[str, FrontendSpec]
     handlers: Mapping[str, HandlerSpec]
     commands: Mapping[str, CommandSpec]
+    checks: Mapping[str, CheckSpec]
     options: Mapping[str, OptionSpec]
     tuning_strategies: Mapping[str, StrategySpec]
     tuning_executors: Mapping[str, ExecutorSpec]

@@ -30,6 +30,12 @@ def unmet_requirement(requires: Iterable[str], distribution: str, version: str) 
     return None
 
 
+def required(requires: Iterable[str]) -> list[str]:
+    """The distributions that requirement strings name for every machine: those with a marker are left out."""
+    parsed = [_REQUIREMENT.fullmatch(requirement) for requirement in requires if ";" not in requirement]
+    return [_normalised(found[1]) for found in parsed if found is not None]
+
+
 def _normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 

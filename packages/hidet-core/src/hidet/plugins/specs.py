@@ -417,6 +417,12 @@ class CommandSpec(LoadedSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSpec(LoadedSpec):
+    """What `hidet doctor` looks at. `load` names a function without arguments that gives `hidet.doctor.Check`s, in a
+    second at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OptionSpec(NamedSpec):
     """An option of a plug-in, written `name` with a namespace: `cpu.threads`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hidet.plugins.specs import PassSpec, ScheduleSpec, TargetSpec
+from hidet.plugins.specs import CheckSpec, PassSpec, ScheduleSpec, TargetSpec
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
@@ -152,4 +152,11 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             **abilities,
         )
         for name, ops, load, abilities, doc in table
+    ]
+
+
+def hidet_checks() -> Iterable[CheckSpec]:
+    """The processor."""
+    return [
+        CheckSpec(name="cpu.processor", load="hidet.cpu.checks:check_processor", doc="SIMD, matrix units, threads"),
     ]

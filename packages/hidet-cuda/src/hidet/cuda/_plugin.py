@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import OptionSpec, PassSpec, ScheduleSpec, TargetSpec
+from hidet.plugins.specs import CheckSpec, OptionSpec, PassSpec, ScheduleSpec, TargetSpec
 
 if TYPE_CHECKING:
     from hidet.ir.intrinsic import IntrinsicFamily
@@ -28,6 +28,7 @@ def hidet_targets() -> Iterable[TargetSpec]:
             kind="gpu",
             devices=("cuda",),
             load="hidet.cuda.target:CudaTarget",
+            machines="hidet.cuda.checks:list_devices",
             doc="An NVIDIA GPU, through NVRTC",
         )
     ]
@@ -127,4 +128,12 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             priority=10,
             doc="attention with an online softmax, of 16-bit floats on tensor cores",
         ),
+    ]
+
+
+def hidet_checks() -> Iterable[CheckSpec]:
+    """The driver, and the compiler."""
+    return [
+        CheckSpec(name="cuda.driver", load="hidet.cuda.checks:check_driver", doc="NVIDIA's driver"),
+        CheckSpec(name="cuda.nvrtc", load="hidet.cuda.checks:check_nvrtc", doc="the compiler of CUDA C++"),
     ]

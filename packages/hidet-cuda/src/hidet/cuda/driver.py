@@ -155,16 +155,26 @@ class Driver:
         self.call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, nbytes, kernel, device, what=what)
 
 
+def driver_library() -> Any | None:
+    """The library of NVIDIA's driver; None where it is not installed."""
+    for name in _LIBRARIES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+def driver_version_of(library: Any) -> int:
+    """The CUDA version that a driver supports, as it says: 13000 for 13.0. It needs no device."""
+    return Driver(lambda name: library[name]).number("cuDriverGetVersion")
+
+
 @functools.cache
 def load_driver() -> Driver:
     """The driver of this machine, initialised. LaunchError where there is none, an old one, or no device."""
-    for name in _LIBRARIES:
-        try:
-            library = ctypes.CDLL(name)
-            break
-        except OSError:
-            continue
-    else:
+    library = driver_library()
+    if library is None:
         raise LaunchError(
             "no CUDA driver was found on this machine",
             hint="install NVIDIA's driver, or compile for target 'cpu'; target 'cuda:sm_90a' compiles without a GPU "
@@ -178,8 +188,7 @@ def started(driver: Driver) -> Driver:
     version = driver.number("cuDriverGetVersion")
     if version < OLDEST_VERSION:
         raise LaunchError(
-            f"NVIDIA's driver supports CUDA {_version_text(version)}, expected {_version_text(OLDEST_VERSION)} or "
-            "newer",
+            f"NVIDIA's driver supports CUDA {version_text(version)}, expected {version_text(OLDEST_VERSION)} or newer",
             hint="update the driver (580 or newer), or compile for target 'cpu'",
         )
     driver.call("cuInit", 0, what="starting CUDA")
@@ -188,5 +197,6 @@ def started(driver: Driver) -> Driver:
     return driver
 
 
-def _version_text(version: int) -> str:
+def version_text(version: int) -> str:
+    """ "13.0" for 13000."""
     return f"{version // 1000}.{version % 1000 // 10}"

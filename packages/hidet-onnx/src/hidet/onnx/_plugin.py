@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import AttributeSpec, FrontendSpec
+from hidet.plugins.specs import AttributeSpec, CheckSpec, FrontendSpec
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
@@ -52,3 +52,10 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 def hidet_commands(cli: CommandTable) -> None:
     """`hidet check`."""
     cli.add("check", load="hidet.onnx.check_command:check_model", doc="Say which operators of an ONNX model are known.")
+
+
+def hidet_checks() -> Iterable[CheckSpec]:
+    """ONNX Runtime, to compare with."""
+    return [
+        CheckSpec(name="onnx.onnxruntime", load="hidet.onnx.checks:check_onnxruntime", doc="ONNX Runtime"),
+    ]

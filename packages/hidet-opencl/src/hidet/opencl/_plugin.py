@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hidet.plugins.specs import TargetSpec
+from hidet.plugins.specs import CheckSpec, TargetSpec
 
 HIDET_API = 1
 
@@ -20,4 +20,11 @@ def hidet_targets() -> Iterable[TargetSpec]:
             machines="hidet.opencl.devices:list_devices",
             doc="A GPU or a processor, through its OpenCL driver",
         )
+    ]
+
+
+def hidet_checks() -> Iterable[CheckSpec]:
+    """Platforms."""
+    return [
+        CheckSpec(name="opencl.platforms", load="hidet.opencl.checks:check_platforms", doc="platforms with a device"),
     ]

@@ -27,7 +27,7 @@ _WARP_SIZE = 0x4003
 _VENDORS = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES")
 _INTEL = "libintelocl.so"
 _SYSTEM = Path("/etc/OpenCL/vendors")
-_INSTALL = (
+INSTALL = (
     "a GPU's driver brings an OpenCL platform; for an x86 processor, pip install 'hidet-opencl[intel-cpu]', or "
     "Debian's pocl-opencl-icd"
 )
@@ -168,7 +168,7 @@ def find_device(machine: str | None) -> Device:
     """
     known = devices()
     if not known:
-        raise LaunchError("no OpenCL device was found on this machine", hint=_INSTALL)
+        raise LaunchError("no OpenCL device was found on this machine", hint=INSTALL)
     if machine is None:
         return known[0]
     if machine.isdigit():

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import AttributeSpec, FrontendSpec, HandlerSpec
+from hidet.plugins.specs import AttributeSpec, CheckSpec, FrontendSpec, HandlerSpec
 
 if TYPE_CHECKING:
     from hidet.plugins.specs import FrontendSpec, HandlerSpec
@@ -54,4 +54,11 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             doc="torch.nn.Module, torch.export.ExportedProgram or a function of tensors, captured whole; "
             "a path ending in .pt2, which torch.export.save wrote",
         )
+    ]
+
+
+def hidet_checks() -> Iterable[CheckSpec]:
+    """Which torch there is."""
+    return [
+        CheckSpec(name="torch.build", load="hidet.torch.checks:check_torch", doc="torch's build and its backend"),
     ]
