@@ -20,7 +20,7 @@ PARTS = {wheel: parts - _FOUND["hidet-core"] for wheel, parts in _FOUND.items() 
 """What each satellite has in the package: {"lang"} of hidet-script. A package of core that one continues is core's."""
 ALL_PARTS = set().union(*PARTS.values())
 
-BASE = {"errors", "loading", "loc", "dtypes", "dims", "records"}
+BASE = {"errors", "loading", "loc", "dtypes", "dims", "notebook", "records"}
 IR = BASE | {"ir"}
 COMPUTE = IR | {"compute"}
 GRAPH = COMPUTE | {"graph"}
@@ -31,6 +31,7 @@ ANYTHING: set[str] | None = None
 ALLOWED: dict[str, set[str] | None] = {
     "errors": set(),
     "loading": set(),
+    "notebook": set(),
     "records": set(),
     "loc": {"errors"},
     "dtypes": {"errors"},

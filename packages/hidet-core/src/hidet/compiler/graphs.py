@@ -6,6 +6,7 @@ With HIDET_DUMP=directory, what each step makes is written as text.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -57,16 +58,22 @@ def compile(
     Raises a HidetError naming the operator and place that cannot be compiled; `ShapeNeeded` and `ValueNeeded` name
     inputs that need a shape, or elements.
     """
-    imported = import_model(
-        model,
-        example_inputs,
-        dynamic_shapes=dynamic_shapes,
-        target=target,
-        options=options,
-        shapes=shapes,
-        values=values,
-    )
-    return compile_graph(imported.graph, imported.ctx, imported.signature)
+    try:
+        imported = import_model(
+            model,
+            example_inputs,
+            dynamic_shapes=dynamic_shapes,
+            target=target,
+            options=options,
+            shapes=shapes,
+            values=values,
+        )
+        return compile_graph(imported.graph, imported.ctx, imported.signature)
+    except HidetError as error:
+        if os.environ.get("HIDET_DEBUG") == "1":
+            raise
+        # It says where the model is wrong; how the compiler got there is nothing to its author.
+        raise error.with_traceback(None) from error.__cause__
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import FOREIGN_KINDS, OperatorSpec
 from hidet.graph.types import TensorType, ValueType
+from hidet.notebook import Shown
 from hidet.records import record
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Graph:
+class Graph(Shown):
     """A program on tensors.
 
     inputs: what a caller passes, in order. parameters: those inputs that are weights, which are mostly the same tensors

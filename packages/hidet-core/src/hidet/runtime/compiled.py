@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hidet.notebook import Shown
 from hidet.plugins.attributes import member
 from hidet.runtime.adapter import CheckedAdapter
 from hidet.runtime.arguments import ArgumentCheck
@@ -36,7 +37,7 @@ class ProgramUse:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class CompileReport:
+class CompileReport(Shown):
     """What a compilation did.
 
     nodes: graph nodes by class. kernels: distinct kernels of the graph itself, its prepare program aside. tasks: fusion
@@ -105,7 +106,7 @@ class RecordedCall:
         self.work.launch(stream)
 
 
-class CompiledGraph:
+class CompiledGraph(Shown):
     """A callable model. Results are fresh tensors; several threads may call it at once."""
 
     def __init__(

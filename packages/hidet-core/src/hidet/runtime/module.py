@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from hidet import dtypes
 from hidet.errors import HidetError, LaunchError, suggestion
 from hidet.ir.func import Module
+from hidet.notebook import Shown
 from hidet.runtime.adapter import CheckedAdapter, TensorFacts, adapter_for
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter, check_number
@@ -323,7 +324,7 @@ def _quick_check(
     return _QuickCheck(guard, places, adapter.pointer, adapter.stream, sizes)
 
 
-class CompiledModule:
+class CompiledModule(Shown):
     """Functions compiled together. Calling the module calls its entry; `module["name"]` is one function.
 
     kernels: what each kernel takes of a GPU, by name.

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hidet.compute.routine import RoutineSpec
-    from hidet.plugins.specs import ScheduleSpec
+    from hidet.plugins.specs import AttributeSpec, ScheduleSpec
 
 HIDET_API = 1
+
+
+def hidet_attributes() -> Iterable[AttributeSpec]:
+    """What notebooks show."""
+    from hidet.plugins.specs import AttributeSpec
+
+    return [AttributeSpec(name="hidet.notebook.html_of", load="hidet.utils.notebook:html_of")]
 
 
 def hidet_routines() -> Iterable[RoutineSpec]:

@@ -16,6 +16,7 @@ from hidet.errors import ImportFailed, ShapeError
 from hidet.fusion.fuse import fuse
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value
+from hidet.notebook import Shown
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins.attributes import find, member
 from hidet.plugins.host import load_registry
@@ -85,7 +86,7 @@ def _read(nodes: Sequence[Operation]) -> list[Tensor]:
     return [tensor for node in nodes for tensor in node.inputs if tensor is not None]
 
 
-class FlowGraph:
+class FlowGraph(Shown):
     """A graph of symbolic tensors; call it with tensors in the order of its inputs.
 
     inputs, outputs: symbolic tensors. nodes: operations, in an order in which they can run.

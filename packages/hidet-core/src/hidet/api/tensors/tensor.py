@@ -16,6 +16,7 @@ import numpy
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import LaunchError, ShapeError
+from hidet.notebook import Shown
 from hidet.plugins.attributes import member
 from hidet.plugins.host import load_registry
 
@@ -53,7 +54,7 @@ class Device(str):
         return self.kind == "cuda"
 
 
-class Tensor:
+class Tensor(Shown):
     """Contiguous elements of one type, or a symbolic tensor, which has none.
 
     storage: a numpy array on the host, else an array of the device's target; None for a symbolic tensor. trace: the
