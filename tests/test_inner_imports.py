@@ -30,6 +30,7 @@ FIRST_USE: Mapping[str, set[str]] = {
         *("hidet.doctor", "hidet.plugins.host", "hidet.plugins.report", "rich.console"),
     },
     "cli/cache.py": {"hidet.cache"},
+    "cli/groups.py": {"hidet.plugins.host"},
     # The doctor also examines installations in which these cannot be imported.
     "doctor.py": {"hidet.compiler.graphs", "hidet.context", "hidet.graph.parser", "numpy"},
     # A cache in a folder that is named needs nothing else.

@@ -10,13 +10,23 @@ from docs.generate.reference import write
 from hidet.cli import main
 
 _WIDTH = 100
+_ABOUT = """`python -m hidet` is the same. With `--json` commands print JSON, and nothing else, to
+standard output.
+
+| exit code | says |
+|---|---|
+| 0 | all is right |
+| 1 | what was asked for is wrong or cannot be done: a model that does not compile, a check that fails |
+| 2 | the question cannot be understood: an unknown command, option or file |
+
+Plug-ins add commands; these are of hidet's own wheels."""
 
 
 def write_command_line(path: Path) -> None:
     """Write the page."""
     parts = [
         "# The `hidet` command",
-        "`python -m hidet` is the same.",
+        _ABOUT,
         *_commands(main, click.Context(main, info_name="hidet")),
     ]
     write(path, "\n\n".join(parts) + "\n")

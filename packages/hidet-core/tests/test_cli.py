@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+import hidet
 from hidet.cache import CacheKey, open_cache
 from hidet.cli import main
 from hidet.plugins import host
-from hidet.plugins.specs import OWN_COMMANDS
+from hidet.plugins.specs import OWN_COMMANDS, CommandTable
 
 PLUGIN = """
 HIDET_API = 1
@@ -168,3 +172,92 @@ def test_schedules_of_hidet_leave_room_above_them() -> None:
     registry = host.discover()
     own = [spec.priority for spec in registry.schedules.values() if not spec.is_foreign]
     assert max(own) < 100
+
+
+def test_rules_for_an_operator_come_in_the_order_in_which_they_are_asked(monkeypatch) -> None:
+    """user-walk.md section 2: "who takes softmax on cpu?"."""
+    monkeypatch.setenv("HIDET_PLUGINS", "hidet.cpu._plugin")
+    rules = run_json("plugins", "--op", "softmax", "--target", "cpu")
+    assert [(rule["rule"], rule["for"]) for rule in rules] == [("cpu.softmax", "family:softmax"), ("fallback", "*")]
+    assert rules == run_json("plugins", "--op", "softmax")
+    assert "cpu.softmax" in run("plugins", "--op", "softmax").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (("--op", "softmaxx"), 1, "did you mean 'softmax'"),
+        (("--op", "softmax", "--target", "cpuu"), 1, "did you mean 'cpu'"),
+        (("--target", "cpu"), 2, "--op softmax"),
+    ],
+)
+def test_an_operator_or_target_that_nobody_has_is_told(
+    arguments: tuple[str, ...], exit_code: int, said: str, monkeypatch
+) -> None:
+    monkeypatch.setenv("HIDET_PLUGINS", "hidet.cpu._plugin")
+    result = run("plugins", *arguments)
+    assert result.exit_code == exit_code and said in result.stderr
+
+
+def all_commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that is installed, those of groups by both names."""
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            within = click.Context(command)
+            for inner in command.list_commands(within):
+                found = command.get_command(within, inner)
+                assert found is not None
+                yield f"{name} {inner}", found
+        else:
+            yield name, command
+
+
+def test_every_command_that_tells_something_tells_it_as_json() -> None:
+    """Those without print a script for a shell, the text of a graph, or lines of JSON as it is."""
+    without = {name for name, command in all_commands() if not any("--json" in each.opts for each in command.params)}
+    assert without <= {"completion", "opt", "tune export"}
+
+
+def test_every_command_says_what_it_does_and_what_its_options_are() -> None:
+    for name, command in all_commands():
+        assert command.help, name
+        assert all(each.help for each in command.params if isinstance(each, click.Option)), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [
+        (("plugins",), 0),
+        (("cache", "explain", "00"), 1),
+        (("verify", "no-such-file"), 2),
+        (("plugins", "--no-such-option"), 2),
+        (("no-such-command",), 2),
+    ],
+)
+def test_exit_codes_are_0_for_right_1_for_what_is_wrong_and_2_for_what_cannot_be_asked(
+    arguments: tuple[str, ...], exit_code: int
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code == exit_code
+    assert exit_code == 0 or (not result.stdout and result.stderr)
+
+
+class Clerk:
+    """A wheel that adds a command to a group."""
+
+    HIDET_API = 1
+
+    def hidet_commands(self, cli: CommandTable) -> None:
+        cli.add("cache.weigh", load="clerk:weigh", doc="Weigh it.")
+
+
+def test_a_wheel_adds_a_command_to_a_group(monkeypatch) -> None:
+    weigh = click.Command("weigh", callback=lambda: click.echo("heavy"))
+    monkeypatch.setitem(sys.modules, "clerk", SimpleNamespace(weigh=weigh))
+    with hidet.plugins.use(Clerk):
+        assert run("cache", "weigh").stdout == "heavy\n"
+        assert "Weigh it." in run("cache", "--help").stdout
+        assert "weigh" not in run("--help").stdout

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import click
 
+from hidet.cli.groups import PluginGroup
 from hidet.cli.output import json_option, print_json
 
 
-@click.group()
+class _CacheGroup(PluginGroup):
+    prefix = "cache."
+
+
+@click.group(cls=_CacheGroup)
 def cache() -> None:
     """Look into the kernel cache, or empty it."""
 

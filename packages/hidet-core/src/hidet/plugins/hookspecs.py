@@ -94,7 +94,7 @@ def hidet_handlers() -> Iterable[HandlerSpec]:
 
 @hookspec
 def hidet_commands(cli: CommandTable) -> None:
-    """Sub-commands of `hidet`: call `cli.add(name, load="pkg.mod:command", doc="...")`."""
+    """Sub-commands of `hidet`: call `cli.add(name, load="pkg.mod:command", doc="...")`; "cache.log" is of a group."""
 
 
 @hookspec

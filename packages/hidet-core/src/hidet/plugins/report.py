@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
@@ -12,6 +12,7 @@ from rich.text import Text
 from hidet.plugins.isolation import Failure, attempt
 from hidet.plugins.merge import SPEC_KINDS
 from hidet.plugins.registry import PluginRecord, Registry
+from hidet.plugins.specs import ANY, FAMILY
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +62,43 @@ def print_plugins(registry: Registry, console: Console, *, is_verbose: bool) -> 
     console.print(table)
     for record in registry.plugins:
         _print_details(registry, record, console, is_verbose=is_verbose)
+
+
+def rules_for(registry: Registry, op: str, targets: Sequence[str]) -> list[dict[str, object]]:
+    """The schedule rules that are asked for an operator, in the order in which they are: one JSON object each.
+
+    targets: their names; none for all. Raises UnsupportedOp and OptionError for names that nobody has.
+    """
+    spec = registry.operator(op)
+    wanted = [registry.target(name).name for name in targets] or list(registry.targets)
+    return [
+        {
+            "target": target,
+            "rule": rule.name,
+            "plugin": registry.owners["schedules", rule.name].plugin,
+            "priority": rule.priority,
+            "for": op if op in rule.ops else f"{FAMILY}{spec.family}" if f"{FAMILY}{spec.family}" in rule.ops else ANY,
+            "prologue": rule.prologue,
+            "epilogue": rule.epilogue,
+            "doc": rule.doc,
+        }
+        for target in wanted
+        for rule in registry.schedules_for(op, target)
+    ]
+
+
+def print_rules(op: str, rules: Sequence[Mapping[str, object]], console: Console) -> None:
+    """The table of `rules_for`, and how to see which rule takes a task."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = ("target", "rule", "plugin", "priority", "for", "doc")
+    for title in titles:
+        table.add_column(title, overflow="fold", justify="right" if title == "priority" else "left")
+    for rule in rules:
+        table.add_row(*(Text(str(rule[title])) for title in titles))
+    console.print(table)
+    console.print(
+        Text(f"The first one that matches a task takes it: hidet schedules --op {op} --shape 64x512 says why.")
+    )
 
 
 def _offers(counts: Mapping[str, int], hooks: tuple[str, ...]) -> str:

@@ -130,10 +130,15 @@ def show(store: str, as_json: bool) -> None:
 
 @tune_group.command()
 @store_option
-def clear(store: str) -> None:
+@json_option
+def clear(store: str, as_json: bool) -> None:
     """Forget all choices."""
     found = _store(store)
-    click.echo(f"deleted {found.clear()} choices of {found.path}")
+    deleted = found.clear()
+    if as_json:
+        print_json({"deleted": deleted, "store": found.path})
+    else:
+        click.echo(f"deleted {deleted} choices of {found.path}")
 
 
 @tune_group.command("export")
@@ -148,10 +153,15 @@ def export_choices(file: IO[str], store: str) -> None:
 @tune_group.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @store_option
-def import_choices(file: IO[str], store: str) -> None:
+@json_option
+def import_choices(file: IO[str], store: str, as_json: bool) -> None:
     """Add the choices of FILE (- for stdin), which `hidet tune export` wrote; they replace those of the same tasks."""
     found = _store(store)
-    click.echo(f"{found.import_lines(file)} choices are in {found.path} now")
+    count = found.import_lines(file)
+    if as_json:
+        print_json({"imported": count, "store": found.path})
+    else:
+        click.echo(f"{count} choices are in {found.path} now")
 
 
 @tune_group.command()
@@ -187,7 +197,8 @@ def distil(store: Path, output: Path, as_json: bool) -> None:
 @tune_group.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A new file.")
-def merge(files: Sequence[Path], output: Path) -> None:
+@json_option
+def merge(files: Sequence[Path], output: Path, as_json: bool) -> None:
     """Write the choices of all FILES, stores or what `hidet tune export` wrote, as one.
 
     OUTPUT is a store where it ends in .sqlite, lines of JSON elsewhere. Of two choices for a task that is kept whose
@@ -198,4 +209,7 @@ def merge(files: Sequence[Path], output: Path) -> None:
         Store(output.absolute()).put(entries)
     else:
         output.write_text("".join(f"{line_of(entry)}\n" for entry in entries), encoding="utf-8")
-    click.echo(f"{len(entries)} choices in {output}")
+    if as_json:
+        print_json({"choices": len(entries), "output": output})
+    else:
+        click.echo(f"{len(entries)} choices in {output}")
