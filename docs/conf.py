@@ -74,9 +74,11 @@ def setup(app: Any) -> None:
 def _write_pages(app: Any) -> None:
     from docs.generate.command_line import write_command_line
     from docs.generate.operators import write_operators
+    from docs.generate.performance import write_performance
     from docs.generate.reference import write_reference
 
     folder = DOCS / "reference"
     write_reference(folder)
     write_operators(folder / "operators")
+    write_performance(folder / "performance.md")
     write_command_line(folder / "command-line.md")

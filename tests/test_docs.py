@@ -6,10 +6,12 @@ Those of the README run each on its own, as somebody pastes it.
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import hidet
@@ -60,6 +62,56 @@ def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatc
     for name in set(sys.modules) - loaded:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+def test_every_page_with_python_is_run() -> None:
+    """Blocks called py need a GPU: `pytest -m gpu` runs them."""
+    pages = [page for page in PAGES if page.is_relative_to(DOCS)]
+    assert [page.name for page in pages if BLOCK.search(page.read_text()) and page.parent != DOCS] == []
+    assert [page.name for page in pages if "```py\n" in page.read_text()] == ["cuda.md"]
+    assert all((ROOT / place).exists() for place in ("tests/test_recipes.py", "packages/hidet-tensorflow/tests"))
+
+
+COMMAND = re.compile(r"^(?:\$ |    )hidet ([^#|>`\n]*)", re.MULTILINE)
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """What a page shows of the `hidet` command, as words: after a prompt, in a block, or between backticks."""
+    text = page.read_text()
+    shown = [*COMMAND.findall(text), *re.findall(r"`hidet ([a-z][^`\n]*)`", text)]
+    return [shlex.split(line.replace("…", "")) for line in shown if "'" not in line]
+
+
+def options_of(words: list[str]) -> set[str]:
+    """The options that a line may have; those of all commands of a group whose first word is no name of one. KeyError
+    where there is no such command. Some lines name several commands, `hidet cache status|clear`."""
+    command: click.Command | None = main.get_command(click.Context(main), words[0])
+    if command is None:
+        raise KeyError(words[0])
+    found = [command]
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        inner = {name: command.get_command(context, name) for name in command.list_commands(context)}
+        named = words[1].partition("|")[0] if len(words) > 1 else ""
+        found += [each for name, each in inner.items() if each is not None and (named not in inner or name == named)]
+    return {name for each in found for given in each.params for name in (*given.opts, *given.secondary_opts)}
+
+
+def test_commands_on_pages_are_there_with_their_options() -> None:
+    unknown = []
+    for page in PAGES:
+        for words in commands_of(page):
+            given = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+            if words and not words[0].startswith("-"):
+                unknown += [f"{page.name}: hidet {words[0]} {each}" for each in given - options_of(words) - {"--help"}]
+    assert not unknown
+
+
+def test_the_page_of_environment_variables_has_all_that_sources_read() -> None:
+    text = "".join(path.read_text() for path in ROOT.glob("packages/*/src/**/*.py"))
+    read = set(re.findall(r"""environ(?:\.get\(|\.setdefault\(|\[)\s*["'](HIDET_\w+)""", text))
+    assert len(read) > 8
+    assert set(re.findall(r"^\| `(HIDET_\w+)`", (DOCS / "environment.md").read_text(), re.MULTILINE)) == read
 
 
 README_BLOCKS = BLOCK.findall((ROOT / "README.md").read_text())
