@@ -17,7 +17,9 @@ import pytest
 
 from docs.generate import data_path
 from docs.generate.docstrings import markdown_of
+from docs.generate.gallery import ORDER
 from docs.generate.operators import functions_by_family
+from docs.generate.performance import draw
 from docs.generate.reference import FOR_USERS, modules_for_authors, public_names
 
 ROOT = Path(__file__).parents[1]
@@ -113,6 +115,11 @@ def test_links_of_the_site_lead_somewhere() -> None:
     assert not broken
 
 
+def test_every_script_of_the_gallery_has_a_place_in_it() -> None:
+    scripts = {path.stem for path in (ROOT / "examples" / "gallery").glob("*.py")}
+    assert scripts == set(ORDER) and len(ORDER) == len(scripts)
+
+
 def test_lines_about_arguments_become_items() -> None:
     text = "Does it.\n\nsize: how large;\nNone for all of it.\nother: 2 * size.\nRaises ShapeError."
     assert markdown_of(text, {"size", "other"}).splitlines() == [
@@ -133,6 +140,15 @@ def test_examples_and_blocks_of_text_stay_as_they_are() -> None:
 
 def test_the_figure_of_the_data_path_shows_what_the_tables_say() -> None:
     assert data_path.FIGURE.read_text() == data_path.draw(), "python -m docs.generate.data_path draws it anew"
+
+
+def test_a_figure_of_latencies_draws_a_bar_a_system_and_marks_disturbed_rows() -> None:
+    fast, slow = {"median": 0.001}, {"median": 0.004}
+    row = {"model": "net", "disturbed": True, "latencies": {"eager": slow, "hidet": fast}}
+    figure = draw([row], threads=1)
+    assert "net *" in figure and "1 ms" in figure and "4 ms" in figure
+    lengths = {float(width) for width in re.findall(r'width="([\d.]+)" height="14"', figure)}
+    assert max(lengths) == 4 * min(lengths)
 
 
 @pytest.mark.parametrize("module", FOR_USERS)

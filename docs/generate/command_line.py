@@ -9,7 +9,7 @@ import click
 from docs.generate.reference import write
 from hidet.cli import main
 
-_WIDTH = 100
+_WIDTH = 90
 _ABOUT = """`python -m hidet` is the same. With `--json` commands print JSON, and nothing else, to
 standard output.
 

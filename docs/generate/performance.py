@@ -101,7 +101,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
         ratio = row["ratio_to_best_peer"]
         note = " \\*" if row["disturbed"] else ""
         cells.append("-" if ratio is None else f"{ratio:.2f}")
-        lines.append(f"| {row['what']}{note} | {' | '.join(cells)} |")
+        lines.append(f"| {row['model']}, {row['what']}{note} | {' | '.join(cells)} |")
     if any(row["disturbed"] for row in rows):
         lines += ["", "\\* Something else took part of the machine meanwhile."]
     return "\n".join(lines)

@@ -11,10 +11,12 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
 from docs.generate.docstrings import escaped, markdown_of, signature_of
+from hidet.dtypes import DType
 
 DOCS = Path(__file__).parents[1]
 
@@ -138,7 +140,7 @@ def page_of(name: str, known: Mapping[str, object]) -> str:
             parts.append(_directive("py:data", f"{name}.{member}", _module_link(value)))
         elif inspect.isclass(value):
             parts.append(_class(name, member, value))
-        elif callable(value) and signature_of(value):
+        elif callable(value) and not isinstance(value, DType) and signature_of(value):
             doc = inspect.getdoc(value) or ""
             parts.append(_directive("py:function", f"{name}.{member}{signature_of(value)}", _body(doc, value)))
         else:
@@ -181,7 +183,10 @@ def _class(module: str, name: str, kind: type) -> str:
         elif inspect.isfunction(function):
             shown = re.sub(r"\((self|cls)(, )?", "(", signature_of(function), count=1)
             body.append(_directive("py:method", f"{member}{shown}", _body(inspect.getdoc(function) or "", function)))
-    shown = signature_of(kind) if not issubclass(kind, BaseException) else ""
+    # How errors and members of enumerations are made is of no use to who meets them.
+    shown = "" if issubclass(kind, BaseException | Enum) else signature_of(kind).removesuffix(" -> None")
+    if issubclass(kind, Enum):
+        body.append(", ".join(f"`{member.name}`" for member in kind))
     return _directive("py:class", f"{module}.{name}{shown}", "\n\n".join(part for part in body if part))
 
 
