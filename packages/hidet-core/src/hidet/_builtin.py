@@ -59,9 +59,7 @@ def hidet_commands(cli: CommandTable) -> None:
     cli.add("compile", load="hidet.cli.model:compile_model", doc="Compile MODEL and say what became of it.")
     cli.add("run", load="hidet.cli.model:run_model", doc="Run MODEL and say what comes out.")
     cli.add("bench", load="hidet.cli.bench:bench", doc="Measure the latency of MODEL, beside other systems.")
-    cli.add("measure", load="hidet.cli.measure:measure", doc="Measure what cost models know of a device.")
     cli.add("opt", load="hidet.cli.opt:opt", doc="Run passes over the text of a graph or of thread IR.")
-    cli.add("schedules", load="hidet.cli.schedules:schedules", doc="Show what schedule rules may choose, and why.")
     cli.add("verify", load="hidet.cli.verify:verify", doc="Check a saved model without running it.")
 
 

@@ -25,8 +25,10 @@ _OF_PACKAGES: Mapping[str, str] = {
 _OF_COMMANDS: Mapping[str, str] = {
     "accuracy": "hidet-report",
     "check": "hidet-onnx",
+    "measure": "hidet-tune",
     "profile": "hidet-report",
     "report": "hidet-report",
+    "schedules": "hidet-tune",
     "tune": "hidet-tune",
 }
 _OF_MEMBERS: Mapping[str, str] = {

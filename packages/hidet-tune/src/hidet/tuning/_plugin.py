@@ -55,7 +55,13 @@ def hidet_options() -> Iterable[OptionSpec]:
 
 
 def hidet_commands(cli: CommandTable) -> None:
-    """`hidet tune`."""
+    """`hidet tune`, and what tuning goes by: `hidet measure`, `hidet schedules`."""
+    cli.add("measure", load="hidet.tuning.measure_command:measure", doc="Measure what cost models know of a device.")
+    cli.add(
+        "schedules",
+        load="hidet.tuning.schedules_command:schedules",
+        doc="Show what schedule rules may choose, and why.",
+    )
     cli.add(
         "tune", load="hidet.tuning.command:tune_group", doc="Measure schedules of a model; look into what was kept."
     )

@@ -26,9 +26,9 @@ from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph
 from hidet.graph.types import TensorType
 from hidet.passes.manager import run_graph_passes
-from hidet.schedule.examined import Examined, Point, chosen, examine
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
+from hidet.tuning.examined import Examined, Point, chosen, examine
 
 _INDENT = (0, 0, 0, 2)
 
