@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from hidet.errors import FallbackWarning
+
 Check = Callable[..., Callable[..., Any]]
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(1))
@@ -166,10 +168,18 @@ def _part_set(x: torch.Tensor) -> torch.Tensor:
     return x.view(x.shape[0], -1)
 
 
+def _written_through_a_transpose(x: torch.Tensor) -> torch.Tensor:
+    last = x.tensor_split(2, 0)[-1]
+    x[:].transpose(0, 1).add_(1)
+    return last
+
+
 @pytest.mark.parametrize("layout", [lambda x: x, lambda x: x[1:], lambda x: x[::2], lambda x: x.t()])
-@pytest.mark.parametrize("function", [_written_part, _written_diagonal, _written_window, _part_set])
+@pytest.mark.parametrize(
+    "function", [_written_part, _written_diagonal, _written_window, _part_set, _written_through_a_transpose]
+)
 def test_a_view_of_an_argument_that_is_written_is_a_view_of_it(function: Any, layout: Any) -> None:
-    """Seeds 103815, 106398, 104129, 102692, 101189: symbolic sizes, elements from the argument's first on."""
+    """Seeds 103815, 106398, 104129, 102692, 101189, 1230031: symbolic sizes, elements from the argument's first on."""
     compiled = torch.compile(function, backend="hidet", dynamic=True)
     for extent in (8, 6):
         given, other = (layout(torch.arange(float(extent * 10)).view(extent, 10)) for _ in range(2))
@@ -285,3 +295,59 @@ def test_results_are_boxed_so_that_arguments_can_be_freed(import_function: Calla
     (result,) = runner(arguments)
     assert arguments == []
     assert torch.equal(result, X + 1)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+def test_a_result_and_its_detached_self_share_memory_and_only_one_has_a_gradient(dynamic: bool) -> None:
+    """Seed 1221944."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        product = x @ x.clone()
+        return product.detach(), product.expand(2, x.shape[0] - 2)
+
+    x = torch.arange(8.0, requires_grad=True)
+    kept, wide = torch.compile(function, backend="hidet", dynamic=dynamic)(x)
+    assert not kept.requires_grad and wide.grad_fn is not None
+    assert kept.untyped_storage().data_ptr() == wide.untyped_storage().data_ptr()
+    wide.sum().backward()
+    torch.testing.assert_close(x.grad, 24 * x.detach())
+
+
+def test_arguments_that_torch_takes_for_apart_by_mistake_are_left_to_torch() -> None:
+    """Seed 1231269: AOTAutograd is wrong about rows behind the first (torch 2.11 to 2.13)."""
+
+    def function(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        rows.sub_(3.0)
+        return x.relu()
+
+    whole, other = (torch.arange(32.0).view(8, 4) for _ in range(2))
+    compiled = torch.compile(function, backend="hidet")
+    with pytest.warns(FallbackWarning, match="takes arguments for apart that overlap"):
+        result = compiled(whole[::2], whole[::2][1:])
+    torch.testing.assert_close(result, function(other[::2], other[::2][1:]))
+    torch.testing.assert_close(whole, other)
+    between = torch.compile(function, backend="hidet", fullgraph=True, options={"strict": True})
+    torch.testing.assert_close(between(whole[::2], whole[1::2]), function(other[::2], other[1::2]))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_a_view_of_an_argument_that_another_one_is_a_view_of_has_the_gradient_of_all_its_elements() -> None:
+    """Seed 1240094."""
+
+    def function(x: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+        part.expand(part.shape[0], -1, -1)
+        return x.broadcast_to(2, *x.shape)
+
+    x = torch.zeros(4, 3, requires_grad=True)
+    torch.compile(function, backend="hidet")(x, x[:, :2]).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[2.0] * 3] * 4
+
+
+def test_a_result_that_the_graph_makes_with_other_axes_can_be_changed_in_place() -> None:
+    """Seed 1240558."""
+    layer = torch.nn.Linear(6, 2)
+    result = torch.compile(layer, backend="hidet")(torch.ones(6))
+    assert not result._is_view()
+    result.narrow(-1, 0, 1).mul_(-1)
+    result.sum().backward()
+    assert layer.bias.grad is not None and layer.bias.grad.tolist() == [-1.0, 1.0]

@@ -202,7 +202,7 @@ def compile_with_aot(
     AOTAutograd cannot trace, or that asks how tensors lie in their storages where torch does not tell.
     """
     try:
-        with compat.closing_autocast(), KeepWhole():
+        with compat.closing_autocast(), compat.telling_overlaps(_refuse_overlaps), KeepWhole():
             return compat.run_aot(
                 gm,
                 example_inputs,
@@ -218,6 +218,10 @@ def compile_with_aot(
         if refused is None:
             raise
         raise refused from error
+
+
+def _refuse_overlaps() -> None:
+    raise NeedsTorch("AOTAutograd takes arguments for apart that overlap, one of which is overwritten")
 
 
 def _run_in_torch(gm: fx.GraphModule, nodes: Sequence[EagerNode], options: Options) -> Callable[..., Any]:

@@ -153,14 +153,19 @@ class _Planner:
         self.resolve = resolve
         self.plan = PlannedOutputs()
         self.owners: dict[Value, int] = {}
+        self.holders: dict[int, fx.Node] = {}
         tensors = [(n, tensor_of_caller(node)) for n, node in enumerate(arguments) if _is_tensor(node)]
         self.argument_offsets = {number: tensor.storage_offset() for number, tensor in tensors}
         self.argument_dtypes = {number: tensor.dtype for number, tensor in tensors}
-        self.arguments = {_memory_key(tensor): number for number, tensor in reversed(tensors)}
+        # Of several in one storage the last one, of which AOTAutograd makes the view anew: gradients go by that.
+        self.arguments = {_memory_key(tensor): number for number, tensor in tensors}
         self.argument_values = {number: resolve(arguments[number]) for number, _ in tensors}
         self.argument_nodes = {node: number for number, node in enumerate(arguments)}
-        whole = {number: node for number, node in written.items() if node.meta["val"].storage_offset() == 0}
-        self.written = {_memory_key(node.meta["val"]): (number, node) for number, node in whole.items()}
+        self.written = {
+            _memory_key(node.meta["val"]): (number, node)
+            for number, node in written.items()
+            if self._is_whole(node, number)
+        }
 
     def run(self, returned: Sequence[Any], saved_from: int | None) -> PlannedOutputs:
         facts = [self._facts(item) for item in returned]
@@ -251,7 +256,10 @@ class _Planner:
         whole = self.plan.values[base.number]
         has_shape = same_shape(fact.region.shape, whole.tensor.shape)
         if fact.is_whole and has_shape and same_shape(fact.region.strides, self._strides(whole)):
-            return OutputPlan("result", base.number)
+            # Autograd asks of each tensor whether it has a gradient: `y` and `y.detach()` are two in one memory.
+            if self.holders.setdefault(base.number, fact.node) is fact.node:
+                return OutputPlan("result", base.number)
+            return self._part("result", base.number, fact.region)
         # A copy of a part may be that part of what it is copied from, from an element on that is not the first.
         begin = 0 if base.region is None else 0 - base.region.offset
         return self._part("result", base.number, self._region_of(fact, whole, begin))
@@ -266,12 +274,21 @@ class _Planner:
             return None
         strides = self.argument_values[number].tensor.element_strides
         if same_shape(self.sizes.shape(source.meta["val"].stride()), strides):
-            return self._part("argument", number, self._region_of(fact, self.resolve(source)))
+            begin = self.sizes.dim(source.meta["val"].storage_offset())
+            return self._part("argument", number, self._region_of(fact, self.resolve(source), begin))
         if is_saved:
             return None
         value, whole = self.resolve(fact.node), self.resolve(source)
         region = self._region_in(value, whole, strides) if self.emitter.base(value) is whole else None
         return None if region is None else self._part("argument", number, region)
+
+    def _is_whole(self, node: fx.Node, number: int) -> bool:
+        """Whether what an argument is overwritten with is no part of something else. torch's copies of a tensor may lie
+        as far behind the beginning of their storage as it does."""
+        begin = self.sizes.dim(node.meta["val"].storage_offset())
+        value = self.resolve(node)
+        is_there = begin == self.sizes.dim(self.argument_offsets[number]) and self.emitter.base(value) is value
+        return begin == 0 or is_there
 
     def _region_of(self, fact: _Returned, whole: Value, begin: Dim = 0) -> Region:
         """Where a view lies in `whole`, whose first element is at `begin` of the storage.

@@ -101,10 +101,13 @@ def _make(plan: OutputPlan, args: Sequence[Any], results: Sequence[Any], sizes: 
         return tensor
     shape = [_value(extent, sizes) for extent in plan.region.shape]
     strides = [_value(stride, sizes) for stride in plan.region.strides]
+    begin = tensor.storage_offset() + _value(plan.region.offset, sizes)
     if plan.source == "result":
-        # Autograd would take a view of another result for one that has a gradient wherever that one has.
-        tensor = tensor.detach()
-    return tensor.as_strided(shape, strides, tensor.storage_offset() + _value(plan.region.offset, sizes))
+        # No view to autograd, which would give it a gradient wherever the other result has one, and refuse to change in
+        # place what a function with a backward pass has returned as a view.
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return made.set_(tensor.untyped_storage(), begin, shape, strides)
+    return tensor.as_strided(shape, strides, begin)
 
 
 def _value(item: Any, sizes: dict[DimExpr, int]) -> Any:
