@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from docs.generate import data_path
+from docs.generate import data_path, grids
 from docs.generate.docstrings import markdown_of
 from docs.generate.gallery import ORDER
 from docs.generate.operators import functions_by_family
@@ -27,6 +27,8 @@ SITE = ROOT / "docs" / "_build" / "html"
 built = pytest.mark.skipif(not (SITE / "objects.inv").exists(), reason="the site is not built: nox -s docs")
 
 QUESTIONS = {
+    "profile": "seeing",
+    "which kernel is wrong": "seeing",
     "why recompiled": "troubleshooting",
     "which options act": "torch",
     "dynamic sizes": "torch",
@@ -113,6 +115,12 @@ def test_links_of_the_site_lead_somewhere() -> None:
             if not is_there:
                 broken.add(f"{path.relative_to(SITE)}: {target}")
     assert not broken
+
+
+@pytest.mark.parametrize("figure", grids.figures().items(), ids=lambda figure: figure[0].stem)
+def test_figures_of_mappings_and_layouts_show_what_the_language_computes(figure: tuple[Path, str]) -> None:
+    path, drawn = figure
+    assert path.read_text() == drawn, "python -m docs.generate.grids draws it anew"
 
 
 def test_every_script_of_the_gallery_has_a_place_in_it() -> None:

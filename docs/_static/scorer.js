@@ -1,8 +1,8 @@
-/* Pages that explain come before those that list. */
+/* Pages that explain come before those that list, and names that only contain the word come last. */
 var Scorer = {
   objNameMatch: 11,
-  objPartialMatch: 6,
-  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPartialMatch: -1,
+  objPrio: { 0: 5, 1: 5, 2: -5 },
   objPrioDefault: 0,
   title: 15,
   partialTitle: 7,

@@ -7,5 +7,6 @@ operators.py     pages of `hidet.ops`, and of the rules that schedule each opera
 command_line.py  the page of `hidet` and its sub-commands
 gallery.py       the order of the gallery
 data_path.py     the figure of the data path in docs/architecture.md
+grids.py         figures of task mappings and layouts in docs/script.md
 performance.py   figures of measurements
 """

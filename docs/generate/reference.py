@@ -28,6 +28,7 @@ FOR_USERS: Mapping[str, str] = {
     "hidet.jax": "functions of JAX",
     "hidet.stablehlo": "StableHLO files",
     "hidet.tuning": "measured schedules",
+    "hidet.report": "profiles, pages about a compilation, accuracy",
     "hidet.option": "settings",
     "hidet.lang": "Hidet Script",
     "hidet.lang.types": "types of scripts' parameters",
