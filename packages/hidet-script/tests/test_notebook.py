@@ -93,6 +93,17 @@ def test_text_of_a_value_is_no_markup() -> None:
     assert "<b>" in shown(graph) and "<b>" not in str(graph._repr_html_())
 
 
+class Table(Shown):
+    """A value of another wheel."""
+
+    def __str__(self) -> str:
+        return "a  <b>\n1  2"
+
+
+def test_a_value_of_another_wheel_is_shown_as_it_prints() -> None:
+    assert Table()._repr_html_() == "<pre>a  &lt;b&gt;\n1  2</pre>"
+
+
 def test_without_the_plugin_a_value_is_text() -> None:
     tensor = hidet.ones([2])
     with hidet.plugins.without("script"):

@@ -1,6 +1,6 @@
 """What notebooks show of hidet's values, as HTML that needs no script and no network, in light and in dark.
 
-A wheel shows values of its own with `html_of.register(ItsClass)`, in the function that its own `_repr_html_` calls.
+Values of other wheels that are `hidet.notebook.Shown` are shown as they print; a table stays one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CLASSES = (
 
 
 @functools.singledispatch
-def html_of(value: object) -> str | None:
-    """HTML of a value; None where it is shown as text."""
-    return None
+def html_of(value: object) -> str:
+    """HTML of a value: what it prints, where its class has nothing of its own."""
+    return f"<pre>{escape(str(value))}</pre>"
 
 
 @html_of.register

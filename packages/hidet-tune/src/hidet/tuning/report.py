@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from hidet.notebook import Shown
+
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
@@ -85,7 +87,7 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
-class TuneReport:
+class TuneReport(Shown):
     """What became of tuning a model.
 
     compiled: the model, compiled with the choices: a `CompiledGraph`, or the model itself where torch.compile made it.
