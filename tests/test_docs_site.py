@@ -29,7 +29,9 @@ built = pytest.mark.skipif(not (SITE / "objects.inv").exists(), reason="the site
 QUESTIONS = {
     "profile": "seeing",
     "which kernel is wrong": "seeing",
-    "why recompiled": "troubleshooting",
+    "how do I see why it recompiled?": "troubleshooting",
+    "what does freeze do": "weights",
+    "can I use my own kernel": "script",
     "which options act": "torch",
     "dynamic sizes": "torch",
     "freeze weights": "weights",
