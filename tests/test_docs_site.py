@@ -143,6 +143,15 @@ def test_lines_about_arguments_become_items() -> None:
     ]
 
 
+def test_arguments_behind_a_sentence_become_items_too() -> None:
+    text = "a: one. b, *c: two; more.\nit: nothing."
+    assert markdown_of(text, {"a", "b", "c"}).splitlines() == [
+        "- `a`: one.",
+        "- `b`, `*c`: two; more.",
+        "  it: nothing.",
+    ]
+
+
 def test_examples_and_blocks_of_text_stay_as_they_are() -> None:
     text = "Adds.\n\n    a + b\n\n>>> add(1, 2)\n3"
     assert markdown_of(text) == "Adds.\n\n```text\na + b\n```\n\n```pycon\n>>> add(1, 2)\n3\n```"

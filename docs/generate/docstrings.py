@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 _ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>|<object object[^>]*>")
 _ARGUMENT = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*)")
+_BEHIND_SENTENCE = re.compile(r"(?<=[.;]) (?=(\*{0,2}\w+(?:, \*{0,2}\w+)*): )")
 _CODE = re.compile(r"(`[^`\n]*`)")
 _RAISES = re.compile(r"Raises |[A-Z]\w+Error\b")
 _LONGEST_DEFAULT = 60
@@ -18,8 +19,8 @@ _SPECIAL = re.compile(r"([\\*_<>|\[\]#$~])")
 def markdown_of(text: str, arguments: Collection[str] = ()) -> str:
     """A docstring, cleaned of its indentation, as Markdown.
 
-    arguments: names that a line may begin with, before a colon: such lines are items of a list, and what follows an
-    item goes on with it, up to the next one, a blank line or a sentence about errors.
+    arguments: names that a line or a sentence may begin with, before a colon: such sentences are items of a list, and
+    what follows an item goes on with it, up to the next one, a blank line or a line about errors.
     """
     blocks: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
@@ -52,12 +53,18 @@ def _shown(kind: str, lines: list[str], arguments: Collection[str]) -> str:
 
 def _paragraph(lines: list[str], arguments: Collection[str]) -> list[str]:
     """Lines of a paragraph, with arguments as items of a list."""
+
+    def are_arguments(names: str) -> bool:
+        return all(name.lstrip("*") in arguments for name in names.split(", "))
+
+    def cut(found: re.Match[str]) -> str:
+        return "\n" if are_arguments(found[1]) else " "
+
     made: list[str] = []
     is_item = False
-    for line in lines:
+    for line in "\n".join(_BEHIND_SENTENCE.sub(cut, line) for line in lines).splitlines():
         found = _ARGUMENT.match(line)
-        names = [] if found is None else [name.lstrip("*") for name in found[1].split(", ")]
-        if found is not None and all(name in arguments for name in names):
+        if found is not None and are_arguments(found[1]):
             if made and not is_item:
                 made.append("")
             shown = ", ".join(f"`{name}`" for name in found[1].split(", "))

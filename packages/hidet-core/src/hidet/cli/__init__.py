@@ -37,7 +37,7 @@ def plugins(verbose: bool, op: str | None, targets: Sequence[str], as_json: bool
         raise click.UsageError("--target goes with --op, such as --op softmax")
     if op is not None:
         rules = rules_for(registry, op, targets)
-        print_json(rules) if as_json else print_rules(op, rules, Console())
+        print_json(rules) if as_json else print_rules(rules, Console())
     elif as_json:
         print_json(plugins_as_json(registry))
     else:

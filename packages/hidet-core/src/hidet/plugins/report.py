@@ -87,7 +87,7 @@ def rules_for(registry: Registry, op: str, targets: Sequence[str]) -> list[dict[
     ]
 
 
-def print_rules(op: str, rules: Sequence[Mapping[str, object]], console: Console) -> None:
+def print_rules(rules: Sequence[Mapping[str, object]], console: Console) -> None:
     """The table of `rules_for`, and how to see which rule takes a task."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = ("target", "rule", "plugin", "priority", "for", "doc")
@@ -97,7 +97,7 @@ def print_rules(op: str, rules: Sequence[Mapping[str, object]], console: Console
         table.add_row(*(Text(str(rule[title])) for title in titles))
     console.print(table)
     console.print(
-        Text(f"The first one that matches a task takes it: hidet schedules --op {op} --shape 64x512 says why.")
+        Text("The first one that matches a task takes it; hidet schedules, of hidet-tune, says which one and why.")
     )
 
 
