@@ -49,6 +49,7 @@ QUESTIONS = {
     "write a plug-in": "plugins",
     "softmax": "reference/operators/normalize",
     "hidet.compile": "reference/hidet",
+    "CompiledGraph": "reference/hidet.runtime.compiled",
 }
 """What people ask, and a page that answers it: among the first five results."""
 

@@ -7,7 +7,8 @@ import re
 import textwrap
 from collections.abc import Collection
 
-_ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>|<object object[^>]*>")
+_NO_TEXT = re.compile(r"<[^<>]+>")
+"""What Python shows of a default that has no text."""
 _ARGUMENT = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*)")
 _BEHIND_SENTENCE = re.compile(r"(?<=[.;]) (?=(\*{0,2}\w+(?:, \*{0,2}\w+)*): )")
 _CODE = re.compile(r"(`[^`\n]*`)")
@@ -97,4 +98,4 @@ def signature_of(value: object) -> str:
     signature = signature.replace(parameters=parameters)
     # Annotations are text: `from __future__ import annotations`.
     shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature)).replace("Ellipsis", "...").replace("\n", " ")
-    return _ADDRESS.sub("...", shown)
+    return _NO_TEXT.sub("...", shown)

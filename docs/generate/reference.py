@@ -22,6 +22,8 @@ DOCS = Path(__file__).parents[1]
 
 FOR_USERS: Mapping[str, str] = {
     "hidet": "compiling, loading, tensors and scripts",
+    "hidet.runtime.compiled": "what compiling gives: compiled graphs and their reports",
+    "hidet.runtime.module": "what building scripts gives: compiled modules and functions",
     "hidet.torch": "torch.compile, operators of scripts",
     "hidet.onnx": "models in ONNX files",
     "hidet.tensorflow": "models of TensorFlow, Keras and TFLite",
