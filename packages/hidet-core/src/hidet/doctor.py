@@ -68,7 +68,9 @@ def examine(registry: Registry) -> list[Check]:
 def report(checks: Iterable[Check], spell: Callable[[Status], str] = "{:4}".format) -> str:
     """A line for each check, and one below for what to do. spell: how a status is written."""
     hints = ((check, f"\n       {check.hint}" if check.hint else "") for check in checks)
-    return "\n".join(f"{spell(check.status)} {check.name}: {check.detail}{hint}" for check, hint in hints)
+    return "\n".join(
+        f"{spell(check.status)} {check.name}: {' '.join(check.detail.split())}{hint}" for check, hint in hints
+    )
 
 
 def _version(distribution: str) -> str | None:
