@@ -88,3 +88,20 @@ def test_the_table_names_the_wheels_that_the_package_knows() -> None:
     }
     assert known == {name: f"hidet-{name}" for name in same} | others
     assert all(any((packages / wheel / "src" / "hidet").glob(f"{name}*")) for name, wheel in known.items())
+
+
+def test_a_variable_that_nobody_reads_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIDET_REPORT", raising=False)
+    monkeypatch.setenv("HIDET_LOG", "fusion")
+    monkeypatch.setattr(wheels.importlib.util, "find_spec", lambda name: None)
+    assert wheels.unread_variables() == ["HIDET_LOG is set, and nothing reads it: pip install hidet-report"]
+    monkeypatch.setattr(wheels.importlib.util, "find_spec", lambda name: object())
+    assert wheels.unread_variables() == []
+
+
+def test_commands_and_members_of_missing_wheels_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels.importlib.util, "find_spec", lambda name: None)
+    assert wheels.command_hint("profile", ()) == "pip install hidet-report"
+    assert wheels.command_hint("comple", ["compile"]) == "did you mean 'compile'?"
+    assert wheels.member_hint("hidet.runtime.CompileReport.html") == ": pip install hidet-report"
+    assert wheels.member_hint("hidet.runtime.CompileReport.other") == ""

@@ -51,6 +51,7 @@ from hidet.plugins.specs import (
     StrategySpec,
     TargetSpec,
 )
+from hidet.plugins.wheels import unread_variables
 
 if TYPE_CHECKING:
     from hidet.compute.routine import RoutineSpec
@@ -144,6 +145,8 @@ def _environment() -> tuple[str | None, bool]:
 def _load(selection: str | None, is_strict: bool) -> Registry:
     registry = discover(selection, is_strict)
     _warn(registry)
+    for text in unread_variables():
+        warnings.warn(PluginWarning(text), stacklevel=3)
     return registry
 
 

@@ -35,6 +35,7 @@ _OF_MEMBERS: Mapping[str, str] = {
     "hidet.runtime.CompiledGraph.profile": "hidet-report",
     "hidet.runtime.CompileReport.html": "hidet-report",
 }
+_OF_VARIABLES: Mapping[str, str] = {"HIDET_LOG": "hidet-report", "HIDET_REPORT": "hidet-report"}
 _OF_MODULES: Mapping[str, str] = {
     "compat": "hidet-compat",
     "jax": "hidet-stablehlo",
@@ -80,6 +81,12 @@ def member_hint(path: str) -> str:
     """Advice for a member of a class, "hidet.runtime.CompiledGraph.profile", that nobody provides; "" for most."""
     wheel = _OF_MEMBERS.get(path)
     return "" if wheel is None else f": {_advice(wheel)}"
+
+
+def unread_variables() -> list[str]:
+    """Advice for variables of the environment that a wheel reads which is not installed."""
+    told = ((name, _advice(wheel)) for name, wheel in _OF_VARIABLES.items() if os.environ.get(name))
+    return [f"{name} is set, and nothing reads it: {advice}" for name, advice in told if advice.startswith("pip")]
 
 
 def wheels_of_modules() -> dict[str, str]:
