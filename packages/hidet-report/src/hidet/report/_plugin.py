@@ -31,6 +31,11 @@ def hidet_attributes() -> Iterable[AttributeSpec]:
             load="hidet.report.profiling:profile",
             doc="how long each kernel takes on some inputs",
         ),
+        AttributeSpec(
+            name="hidet.runtime.CompiledGraph.with_ranges",
+            load="hidet.report.ranges:with_ranges",
+            doc="the same model with a function around each task, for profilers",
+        ),
     ]
 
 
@@ -55,11 +60,21 @@ def hidet_pass_done(name: str, level: str, before: Any, after: Any, seconds: flo
         note_pass(name, before, after, seconds)
 
 
+def hidet_kernel_built(name: str, target: str, cached: bool) -> None:
+    """Modules, for logs."""
+    from hidet.report.logs import configure, log_module
+
+    configure()
+    log_module(name, target, cached)
+
+
 def hidet_graph_compiled(compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
-    """What graphs were made from, for profiles and reports; pages, where HIDET_REPORT names a folder for them."""
+    """What graphs were made from, for profiles, reports and logs; pages, where HIDET_REPORT names a folder for them."""
+    from hidet.report.logs import configure, log_graph
     from hidet.report.origin import keep_origin
 
-    keep_origin(compiled, graph, lowered, ctx)
+    configure()
+    log_graph(keep_origin(compiled, graph, lowered, ctx))
     folder = os.environ.get("HIDET_REPORT")
     if folder:
         from hidet.report.page import write_numbered

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import distributions
 
-from hidet.graph.graph import Graph, Value
+from hidet.graph.graph import Graph
 from hidet.ir.printer import print_module
 from hidet.passes.manager import run_program_passes
+from hidet.report.cuts import cuts_of
 from hidet.report.node_text import node_text
 from hidet.report.origin import Origin, PassRun
 from hidet.report.places import calling_line, model_line, node_name
@@ -78,7 +79,7 @@ def _changes(before: Graph, after: Graph) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutEntry:
     """Why two tasks are two. value: what lies in memory between them."""
 
     value: str
@@ -102,7 +103,7 @@ class TaskEntry:
     answers: tuple[str, ...]
     symbol: str
     nodes: tuple[str, ...]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[CutEntry, ...]
     step: object
 
 
@@ -115,13 +116,9 @@ def task_entries(origin: Origin) -> list[TaskEntry]:
 
 
 def _entries(scheduled: ScheduledGraph, first: int) -> Iterator[TaskEntry]:
-    graph = scheduled.task_graph
     steps = scheduled.steps
     titles = [_title(step) for step in steps]
-    maker: dict[Value, int] = {}
-    for number, step in enumerate(steps):
-        nodes = step.task.nodes if isinstance(step, ScheduledTask) else (step.node,)
-        maker.update((value, number) for node in nodes for value in node.outputs)
+    found = cuts_of(scheduled)
     for number, step in enumerate(steps):
         if isinstance(step, ForeignStep):
             loc = step.node.loc
@@ -143,14 +140,10 @@ def _entries(scheduled: ScheduledGraph, first: int) -> Iterator[TaskEntry]:
             )
             continue
         task, decision = step.task, step.decision
-        cuts = []
-        for node in task.nodes:
-            for value in node.values:
-                source = maker.get(value)
-                if source is None or source == number:
-                    continue
-                reason = _two_of_a_kind(steps[source], step) or graph.cuts.get((value, node), "it is needed in memory")
-                cuts.append(Cut(f"%{value.name}: {value.type}", first + source, titles[source], reason))
+        cuts = [
+            CutEntry(f"%{cut.value.name}: {cut.value.type}", first + cut.made_by, titles[cut.made_by], cut.reason)
+            for cut in found.get(number, ())
+        ]
         params = "" if decision.params is None else repr(decision.params)
         yield TaskEntry(
             first + number,
@@ -175,15 +168,6 @@ def _title(step: ScheduledTask | ForeignStep) -> str:
     task = step.task
     name = task.op_name if task.anchor is not None else task.nodes[-1].op.name
     return f"{name} + {len(task.nodes) - 1}" if len(task.nodes) > 1 else name
-
-
-def _two_of_a_kind(source: ScheduledTask | ForeignStep, target: ScheduledTask) -> str:
-    """Why tasks are two that nothing could make one; "" where fusion decided."""
-    if isinstance(source, ForeignStep):
-        return f"{source.node.op.name} runs outside of compiled code"
-    if source.task.anchor is not None and target.task.anchor is not None:
-        return f"{source.task.op_name} and {target.task.op_name} have schedules of their own"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
