@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from hidet.plugins.specs import AttributeSpec, CheckSpec, FrontendSpec, HandlerSpec
 
 if TYPE_CHECKING:
+    from hidet.compiler.lowering import LoweredGraph
+    from hidet.context import CompileContext
     from hidet.plugins.specs import FrontendSpec, HandlerSpec
+    from hidet.runtime.compiled import CompiledGraph
 
 HIDET_API = 1
 
@@ -30,6 +33,14 @@ def is_module(model: object) -> bool:
 def hidet_attributes() -> Iterable[AttributeSpec]:
     """`hidet.frontend.from_torch`."""
     return [AttributeSpec(name="hidet.frontend.from_torch", load="hidet.torch.flow:module_from_torch")]
+
+
+def hidet_graph_compiled(compiled: CompiledGraph, lowered: LoweredGraph, ctx: CompileContext) -> None:
+    """Artifacts for torch's structured trace, of what dynamo compiles."""
+    if "torch._dynamo" in sys.modules:
+        from hidet.torch.traces import trace_compilation
+
+        trace_compilation(compiled, lowered, ctx)
 
 
 def hidet_handlers() -> Iterable[HandlerSpec]:

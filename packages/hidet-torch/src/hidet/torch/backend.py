@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,8 @@ from hidet.torch.tensors import device_for
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
 from torch import fx
 
+_RECOMPILES = logging.getLogger("hidet.recompile")
+
 Role = Literal["inference", "forward", "backward"]
 
 # Of all modules torch.compile loads this one before it traces a function, which may call others of hidet.
@@ -60,6 +63,9 @@ def compile_fx(
     """
     if unknown:
         raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
+    reason = compat.recompile_reason()
+    if reason is not None:
+        _RECOMPILES.info("compiled again because %s", reason)
     with settings_by_name(_mapping(options)) as kept:
         if prints_graphs():
             print(gm.graph)

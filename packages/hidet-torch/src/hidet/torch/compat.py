@@ -416,6 +416,32 @@ def is_profiling() -> bool:
     return profiler._is_profiler_enabled
 
 
+def recompile_reason() -> str | None:
+    """Why dynamo compiles again what it is compiling now: "tensor 'x' size mismatch at index 0. expected 3, actual 4".
+
+    None for what it compiles for the first time, outside of a compilation, and where this torch does not say.
+    """
+    with suppress(ImportError, AttributeError):
+        from torch._dynamo.utils import get_metrics_context
+
+        reason = get_metrics_context()._metrics.get("recompile_reason")
+        # It begins with the number of the compilation whose guard has failed.
+        return None if reason is None else str(reason).partition(": ")[2] or str(reason)
+    return None
+
+
+def trace_artifact(name: str, text: Callable[[], str]) -> None:
+    """Put a text into torch's structured trace (TORCH_TRACE), where tlparse shows it beside the graph that dynamo is
+    compiling. text: is called where somebody traces. Nothing, where dynamo compiles nothing."""
+    with suppress(ImportError, AttributeError):
+        from torch._guards import CompileContext
+        from torch._logging._internal import trace_structured
+
+        if CompileContext.current_compile_id() is not None:
+            named = {"name": name, "encoding": "string"}
+            trace_structured("artifact", metadata_fn=lambda: named, payload_fn=text)
+
+
 def count(name: str, amount: int = 1) -> None:
     """Add to `torch._dynamo.utils.counters["hidet"]`, where torch's own tools look."""
     from torch._dynamo.utils import counters

@@ -6,12 +6,15 @@ of the same code and shapes, so each set of parameters gets a graph of its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from hidet.torch import compat
 from hidet.torch.runner import Runner
+
+_RECOMPILES = logging.getLogger("hidet.recompile")
 
 
 class FrozenRunner:
@@ -34,6 +37,8 @@ class FrozenRunner:
         key = tuple(map(torch.Tensor.data_ptr, chosen))
         runner = self._runners.get(key)
         if runner is None:
+            if self._runners:
+                _RECOMPILES.info("compiled again because parameters are other tensors, which option freeze builds in")
             runner = self._runners[key] = self._compile(dict(zip(self._parameters, chosen, strict=True)))
             # An address identifies a parameter only while its memory cannot be used again.
             self._kept.append(chosen)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from hidet.dims import Dim, DimExpr, compile_evaluator
+from hidet.errors import HidetError
 from hidet.runtime.compiled import CompiledGraph, CompileReport
 from hidet.runtime.parameter_sets import item_getter
 from hidet.torch import compat
@@ -29,6 +31,7 @@ class Runner:
         compat.mark_boxed(self)
         self.imported = imported
         self._compiled = compiled
+        self._with_names: CompiledGraph | None = None
         self._label = f"hidet::{imported.graph.name}"
         device = imported.device
         self._adapter = TorchAdapter() if device.type == "cpu" else DeviceAdapter(device)
@@ -45,8 +48,8 @@ class Runner:
         """The results, in the order of the aten graph's outputs."""
         if compat.is_profiling():
             with torch.profiler.record_function(self._label):
-                return self._run(args)
-        return self._run(args)
+                return self._run(args, self._named())
+        return self._run(args, self._compiled)
 
     @property
     def is_compiled(self) -> bool:
@@ -55,17 +58,29 @@ class Runner:
 
     def replace(self, compiled: CompiledGraph) -> None:
         """Run another form of the same graph from the next call on."""
-        self._compiled = compiled
+        self._compiled, self._with_names = compiled, None
 
     def report(self) -> CompileReport | None:
         """What the compilation did; None where there was nothing to compile."""
         return None if self._compiled is None else self._compiled.report()
 
-    def _run(self, args: list[Any]) -> Sequence[Any]:
+    def _named(self) -> CompiledGraph | None:
+        """The compiled graph with a range of torch.profiler around each kernel, where hidet-report is there to make it.
+
+        Of a device the profiler names kernels by itself.
+        """
+        if self._with_names is None:
+            compiled, self._with_names = self._compiled, self._compiled
+            if compiled is not None and self.imported.device.type == "cpu":
+                with suppress(AttributeError, HidetError):
+                    self._with_names = compiled.with_ranges(_recorded)
+        return self._with_names
+
+    def _run(self, args: list[Any], compiled: CompiledGraph | None) -> Sequence[Any]:
         results: list[Any] = []
         if self.imported.computed:
             args += [number(args) for number in self.imported.computed]
-        if self._compiled is not None:
+        if compiled is not None:
             inputs = args if self._takes_all else list(self._pick(args))
             for place in self.imported.numbers:
                 inputs[place] = inputs[place].to(self.imported.device)
@@ -73,7 +88,7 @@ class Runner:
                 inputs[place] = as_real(inputs[place])
             if self.imported.random_inputs:
                 inputs += _draw(self.imported.random_inputs, self.imported.device)
-            results = self._compiled.run(inputs, self._adapter)
+            results = compiled.run(inputs, self._adapter)
             for number in self.imported.complex_results:
                 results[number] = torch.view_as_complex(results[number])
         if self._is_direct:
@@ -83,6 +98,16 @@ class Runner:
         returned = [_make(plan, args, results, values) for plan in self._outputs]
         args.clear()
         return returned
+
+
+def _recorded(name: str, call: Callable[..., object]) -> Callable[..., object]:
+    """A function as a range of torch.profiler."""
+
+    def recorded(*arguments: Any) -> object:
+        with torch.profiler.record_function(name):
+            return call(*arguments)
+
+    return recorded
 
 
 def _draw(count: int, device: torch.device) -> list[torch.Tensor]:
