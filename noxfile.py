@@ -326,7 +326,7 @@ def ray(session: nox.Session) -> None:
     environment = Environment(session, ROOT / ".nox" / "ray")
     environment.create()
     environment.install(*group("build"), "pytest>=8.4", "ray>=2.40")
-    wheels = ("hidet-core", "hidet-script", "hidet-cpu", "hidet-tune")
+    wheels = ("hidet-core", "hidet-script", "hidet-cpu", "hidet-report", "hidet-tune")
     editables = [argument for package in wheels for argument in ("--editable", f"packages/{package}")]
     environment.install("--no-build-isolation", *editables)
     run_pytest(session, environment, "packages/hidet-tune/tests/test_executor_ray.py")

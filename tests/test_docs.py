@@ -32,7 +32,7 @@ PLUGINS = {
     "tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
     "seeing.md": "hidet.cpu._plugin,hidet.report._plugin",
     "torch.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",
-    "tuning.md": "hidet.cpu._plugin,hidet.tuning._plugin",
+    "tuning.md": "hidet.cpu._plugin,hidet.report._plugin,hidet.tuning._plugin",
 }
 """What pages need besides the target of the host. Nothing of theirs runs on a device."""
 

@@ -82,6 +82,7 @@ FOUNDATIONS = {
     "hidet-cuda": {"gpu", "lang"},
     "hidet-opencl": {"gpu"},
     "hidet-torch": {"lang", "script_operator"},
+    "hidet-tune": {"report"},
     "hidet-compat": {"lang", "script_operator", "utils"},
 }
 # Parts of satellites that run tests, and are used where hidet-testing is installed.

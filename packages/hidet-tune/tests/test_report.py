@@ -16,16 +16,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from hidet import dtypes
 from hidet.cli import main
-from hidet.context import make_context
-from hidet.fusion.fuse import fuse
-from hidet.graph.parser import parse_graph
-from hidet.plugins.host import load_registry
-from hidet.tuning.report import Roofline, TaskReport, TrialReport, TuneReport
+from hidet.report.roofline import Roofline
+from hidet.tuning.report import TaskReport, TrialReport, TuneReport
 from hidet.tuning.report_html import report_html
-from hidet.tuning.report_live import LiveTable, Progress, duration
-from hidet.tuning.report_roofline import roofline_of, work_of
+from hidet.tuning.report_live import LiveTable, Progress
 
 TRIALS = (
     TrialReport("Tile(16)", 0.5, 0.9, predicted=8e-4),
@@ -204,23 +199,6 @@ def test_the_gain_so_far_is_the_best_measurements_until_the_choice_is_made() -> 
     assert progress(PRODUCT).gain == 2.0
     kept = TaskReport("", 1, "", "a", "a", 1e-3, 1e-3, trials=(TrialReport("b", 0.0, 0.99),))
     assert progress(kept, is_done=True).gain == 1.0
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(75, "75 s"), (1.5e-3, "1.5 ms"), (2e-6, "2 us"), (3e-9, "3 ns")])
-def test_durations_have_units(seconds, text) -> None:
-    assert duration(seconds) == text
-
-
-def test_what_a_task_computes_and_moves_is_counted() -> None:
-    ctx = make_context("cpu")
-    text = "graph g(%x: f32[64, 32], %y: f32[32, 16]):\n  %0: f32[64, 16] = matmul(%x, %y)\n  return %0\n"
-    (task,) = fuse(parse_graph(text, load_registry().operators), ctx).tasks
-    assert work_of(task) == (2 * 64 * 32 * 16, 4 * (64 * 32 + 32 * 16 + 64 * 16))
-
-
-def test_the_roof_of_this_machine_is_known() -> None:
-    roof = roofline_of(make_context("cpu"))
-    assert roof.flops[dtypes.f32.name] > 1e9 and list(roof.bandwidths)[-1] == "memory"
 
 
 def test_a_page_that_cannot_be_written_is_an_error_after_all_else_is_said(tmp_path) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 import os
 import re
 from collections.abc import Mapping
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -22,6 +20,7 @@ from hidet.report.contents import differences, environment, kernel_entries, phas
 from hidet.report.drawing import Drawing, draw_graph, draw_tasks
 from hidet.report.memory import memory_use
 from hidet.report.origin import Origin, origin_of
+from hidet.report.page_style import base_style, script_data
 from hidet.report.profile import Profile
 from hidet.report.profile_text import duration
 from hidet.runtime.compiled import CompileReport
@@ -97,10 +96,10 @@ def page_html(
         accuracy=accuracy,
         phases=phases(report.seconds),
         environment=environment(origin),
-        data=_script_data(
+        data=script_data(
             {**{name: drawing.facts for name, _, drawing in drawings}, "texts": list(map(_packed, texts))}
         ),
-        style=_file("page.css"),
+        style=base_style() + _file("page.css"),
         script=_file("page.js"),
     )
 
@@ -123,8 +122,3 @@ def _file(name: str) -> str:
 def _packed(text: str) -> str:
     """A long text, compressed: listings of a large model would be most of the page."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
-
-
-def _script_data(data: Mapping[str, Any]) -> str:
-    """For the page's script. Nothing in it can end the element that it stands in."""
-    return json.dumps(data).replace("<", "\\u003c").replace("&", "\\u0026")

@@ -68,13 +68,17 @@ class Work:
 
 
 def work_of(task: Task, sizes: Mapping[str, int] | None = None) -> Work:
-    """What a call of a task comes to. sizes: values of symbols; without them nothing is known of symbolic tensors."""
+    """What a call of a task comes to.
+
+    sizes: values of symbols. Without them arithmetic on symbolic tensors is what the hints of their symbols say.
+    """
     tensors = (*task.inputs, *task.outputs)
     first = (task.inputs or task.outputs)[0] if task.anchor is not None else task.outputs[0]
     dtype = first.type.dtype.name
     known = sizes or {}
     counts = [_elements(tensor.type.shape, known) for tensor in tensors]
-    flops = 0 if any(tensor.type.is_symbolic for tensor in tensors) else task_flops(task)
+    is_unknown = sizes is not None and any(tensor.type.is_symbolic for tensor in tensors)
+    flops = 0 if is_unknown else task_flops(task)
     wanted = _elements_wanted(task, known)
     if wanted is None or None in counts:
         return Work(flops, 0, dtype)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from hidet.notebook import Shown
+from hidet.report.roofline import Roofline
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +24,6 @@ class TrialReport:
     ratio: float | None
     failure: str = ""
     predicted: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """What the device can do at most.
-
-    flops: arithmetic operations a second, by a name of the units that do them ("f32", "f16 matrix units"). bandwidths:
-    bytes a second, by the name of the memory ("L2", "memory").
-    """
-
-    flops: Mapping[str, float]
-    bandwidths: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

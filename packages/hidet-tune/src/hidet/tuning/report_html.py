@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -10,8 +9,10 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from hidet.tuning.report import Roofline, TaskReport, TrialReport, TuneReport
-from hidet.tuning.report_live import duration
+from hidet.report.page_style import base_style, script_data
+from hidet.report.profile_text import duration
+from hidet.report.roofline import Roofline
+from hidet.tuning.report import TaskReport, TrialReport, TuneReport
 
 _MOST_POINTS = 2000
 """Measurements of a task that its chart shows; the table has every candidate."""
@@ -35,7 +36,7 @@ def report_html(report: TuneReport, model: str) -> str:
         tasks=[_task(number, task) for number, task in enumerate(report.tasks, 1)],
         footer="Made by hidet-tune.",
         data=_script_data(report, places),
-        style=_file("page.css"),
+        style=base_style(),
         script=_file("page.js"),
         chart_style=_file("uPlot.min.css"),
         chart_script=_file("uPlot.iife.min.js"),
@@ -47,7 +48,7 @@ def _file(name: str) -> str:
 
 
 def _script_data(report: TuneReport, places: Sequence[Mapping[str, Any]]) -> str:
-    """Numbers for the charts. Nothing in them can end the element that they stand in."""
+    """Numbers for the charts."""
     tasks = []
     for task in report.tasks:
         default = task.default_seconds or 0.0
@@ -57,8 +58,7 @@ def _script_data(report: TuneReport, places: Sequence[Mapping[str, Any]]) -> str
         ]
         tasks.append({"default_seconds": default, "trials": trials})
     roofline = None if report.roofline is None else asdict(report.roofline)
-    text = json.dumps({"tasks": tasks, "places": places, "roofline": roofline})
-    return text.replace("<", "\\u003c").replace("&", "\\u0026")
+    return script_data({"tasks": tasks, "places": places, "roofline": roofline})
 
 
 def _verdict(report: TuneReport) -> str:

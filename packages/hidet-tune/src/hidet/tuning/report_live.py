@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from hidet.report.profile_text import duration
 from hidet.tuning.report import TaskReport
 
 _REFRESHES = 4.0
@@ -108,11 +109,3 @@ def _cells(progress: Progress) -> tuple[Text, ...]:
         Text("" if gain is None else f"{gain:.2f} x", style),
         Text(f"{progress.share:.0%}"),
     )
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people read them."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

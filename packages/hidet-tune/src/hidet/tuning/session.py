@@ -19,6 +19,7 @@ from hidet.cli.timing import measure_alternately
 from hidet.compiler.graphs import ImportedModel, compile_graph
 from hidet.context import CompileContext
 from hidet.errors import CacheWarning, HidetError, OptionError
+from hidet.report.roofline import roofline_of
 from hidet.runtime.compiled import CompiledGraph
 from hidet.schedule.shortlist import SearchLevel
 from hidet.schedule.task import TaskKey
@@ -27,7 +28,6 @@ from hidet.tuning.meaning import Meaning, threads_of
 from hidet.tuning.model_calls import GraphCall, graph_call, seconds_of
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.report_live import Observe, Progress
-from hidet.tuning.report_roofline import roofline_of
 from hidet.tuning.search import TaskSearch, default_trial, first_trials
 from hidet.tuning.store import OFF, Entry, Store
 from hidet.tuning.strategy import Strategy

@@ -16,6 +16,7 @@ from hidet.errors import ScheduleError
 from hidet.graph.graph import Graph
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins.isolation import Failure, attempt
+from hidet.report.roofline import work_of
 from hidet.schedule.claims import claims
 from hidet.schedule.rule import Choice
 from hidet.schedule.select import ScheduledTask
@@ -25,7 +26,6 @@ from hidet.schedule.task import Task, TaskKey
 from hidet.tuning.choose import chosen_entry
 from hidet.tuning.meaning import Meaning, is_stable, meaning_of
 from hidet.tuning.report import TaskReport, TrialReport
-from hidet.tuning.report_roofline import work_of
 from hidet.tuning.store import Entry
 from hidet.tuning.strategy import Point, points_of
 from hidet.tuning.trial import ProgramText, TaskMemory, memory_of, program_text
@@ -110,15 +110,15 @@ class Subject:
     def report(self, entry: Entry | None = None, note: str = "", **more: Any) -> TaskReport:
         """What became of it. entry: what was found; note: why nothing was."""
         refused = tuple(f"{params}: {why}" for params, why in self.refused.items())
-        flops, nbytes = work_of(self.task)
+        work = work_of(self.task)
         found = TaskReport(
             self.task.summary,
             self.uses,
             self.choice.rule_name,
             refused=refused,
             note=note,
-            flops=flops,
-            nbytes=nbytes,
+            flops=work.flops,
+            nbytes=work.nbytes,
             trials=tuple(self.trials),
         )
         return found if entry is None else replace(found, **facts_of(entry), **more)
@@ -190,8 +190,8 @@ def _guessed_seconds(choice: Choice[Any, Any], ctx: CompileContext) -> float:
     guess = attempt(partial(predicted, choice.rule, choice.match, choice.params, ctx))
     if isinstance(guess, float):
         return guess
-    flops, nbytes = work_of(choice.match.task)
-    return max(flops / _SOME_FLOPS, nbytes / _SOME_BANDWIDTH)
+    work = work_of(choice.match.task)
+    return max(work.flops / _SOME_FLOPS, work.nbytes / _SOME_BANDWIDTH)
 
 
 _SOME_FLOPS, _SOME_BANDWIDTH = 5e10, 1e10
