@@ -18,7 +18,7 @@ from hidet.plugins.host import without
 from hidet.report import origin
 from hidet.report.origin import origin_of
 from hidet.report.profile import Profile, ProfileRow
-from hidet.report.split import split_graph
+from hidet.report.split import IDLE, split_graph
 from hidet.report.times import OneCall
 from hidet.report.times_host import times_of
 from hidet.runtime.compiled import CompiledGraph
@@ -83,8 +83,8 @@ def test_rows_and_host_add_up_to_the_call(layer) -> None:
     split = split_graph(layer, origin_of(layer.report()))
     first, second = split.tasks
     # Between two tasks of compiled code Python spends 1 s here that a call of the graph itself does not.
-    calls = [OneCall(10.0, 0, ((first, 1.0, 4.0), (second, 5.0, 8.0)))]
-    times = times_of(split, calls, [OneCall(9.0)], inside=0.5)
+    calls = [OneCall(10.0, 0, ((first, 1.0, 4.0), (IDLE, 4.25, 4.75), (second, 5.0, 8.0)))]
+    times = times_of(split, calls, [OneCall(9.0)])
     assert times.seconds == {first: 2.5, second: 2.5}
     assert times.host == 3.0 and times.call == 9.0
 
@@ -94,7 +94,7 @@ def test_calls_that_were_disturbed_do_not_count(layer) -> None:
     first, second = split.tasks
     quiet = OneCall(4.0, 0, ((first, 1.0, 2.0), (second, 2.0, 3.0)))
     disturbed = OneCall(3.0, 2, ((first, 0.0, 1.0), (second, 1.0, 3.0)))
-    times = times_of(split, [disturbed, quiet], [OneCall(1.0, 5), OneCall(4.0, 0)], inside=0.0)
+    times = times_of(split, [disturbed, quiet], [OneCall(1.0, 5), OneCall(4.0, 0)])
     assert times.seconds == {first: 1.0, second: 1.0} and times.call == 4.0
 
 

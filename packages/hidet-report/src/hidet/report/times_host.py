@@ -19,22 +19,24 @@ if sys.platform != "win32":
 
 _LEAST_CALLS = 5
 _MOST_CALLS = 2000
-_IDLE_CALLS = 1000
 
 
 class _Stamps:
-    """Notes when functions run."""
+    """Notes when functions run, by a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
         self.runs: list[tuple[str, float, float]] = []
 
     def around(self, name: str, call: Call) -> Call:
         """The function, noted."""
 
+        clock = self.clock
+
         def noted(*arguments: Any, **named: Any) -> object:
-            start = time.perf_counter()
+            start = clock()
             result = call(*arguments, **named)
-            self.runs.append((name, start, time.perf_counter()))
+            self.runs.append((name, start, clock()))
             return result
 
         return noted
@@ -43,11 +45,17 @@ class _Stamps:
         """A call of a graph, whose functions may be noted."""
         self.runs.clear()
         before = _disturbances()
-        start = time.perf_counter()
+        start = self.clock()
         run()
-        total = time.perf_counter() - start
+        total = self.clock() - start
         runs = [(name, begin - start, end - start) for name, begin, end in self.runs]
         return OneCall(total, _disturbances() - before, runs)
+
+
+def _clock(split: SplitGraph) -> Callable[[], float]:
+    """The time that this thread has had a processor, where it does all the work: other processes take none of that."""
+    is_alone = split.origin.ctx.options.threads == 1 and not split.foreign and sys.platform == "linux"
+    return time.thread_time if is_alone else time.perf_counter
 
 
 def _disturbances() -> int:
@@ -62,11 +70,13 @@ def host_times(split: SplitGraph, inputs: Sequence[Any], seconds: float) -> Time
 
     Compiled code calls one task after the other; between them no time is counted here, which Python would take.
     """
-    stamps = _Stamps()
+    stamps = _Stamps(_clock(split))
     idle = split.functions[IDLE]
-    functions = {symbol: _warmed(stamps.around(symbol, split.functions[symbol]), idle) for symbol in split.tasks}
+    noted_idle = stamps.around(IDLE, idle)
+    functions = {
+        symbol: _warmed(stamps.around(symbol, split.functions[symbol]), noted_idle, idle) for symbol in split.tasks
+    }
     graph = split.callable(functions, split.with_foreign(stamps.around))
-    inside = _cost_of_a_call(stamps, idle)
     graphs = (split.compiled, graph)
     for each in (*graphs, *graphs):
         each.call_on_inputs(inputs)
@@ -77,22 +87,26 @@ def host_times(split: SplitGraph, inputs: Sequence[Any], seconds: float) -> Time
         while len(calls) < _LEAST_CALLS or (time.perf_counter() < end and len(calls) < _MOST_CALLS):
             whole.append(stamps.one_call(partial(split.compiled.call_on_inputs, inputs)))
             calls.append(stamps.one_call(partial(graph.call_on_inputs, inputs)))
-    return times_of(split, calls, whole, inside)
+    return times_of(split, calls, whole)
 
 
-def _warmed(call: Call, idle: Call) -> Call:
-    """A function whose call finds what Python needs for it in the caches, as its cost is measured."""
+def _warmed(call: Call, noted_idle: Call, idle: Call) -> Call:
+    """A function behind one that does nothing, twice: what Python needs is in the caches for the second one, whose time
+    is what the clock sees of a call by itself, and for the function alike."""
 
     def warmed(address: int) -> None:
         idle(address)
+        noted_idle(address)
         call(address)
 
     return warmed
 
 
-def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCall], inside: float) -> Times:
-    """inside: seconds that the clock sees of a call of a function that does nothing."""
+def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCall]) -> Times:
+    """What calls of the graph by its tasks, with calls of `IDLE` between them, and whole calls come to."""
     quiet = quietest(calls)
+    idle = [end - begin for call in quiet for name, begin, end in call.runs if name == IDLE]
+    inside = statistics.median(idle) if idle else 0.0
     taken = dict.fromkeys((*split.tasks, *split.foreign), 0.0)
     counts = dict.fromkeys(taken, 0)
     follows = split.follows
@@ -100,6 +114,8 @@ def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCal
     for call in quiet:
         last, at = "", 0.0
         for name, begin, end in call.runs:
+            if name == IDLE:
+                continue
             if (last, name) not in follows:
                 host += begin - at
             cost = inside if name in split.tasks else 0.0
@@ -113,14 +129,5 @@ def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCal
         host=host / len(quiet),
         call=mean_seconds(quietest(whole)),
         calls=len(calls),
-        timeline=tuple(quiet[0].runs),
+        timeline=tuple(run for run in quiet[0].runs if run[0] != IDLE),
     )
-
-
-def _cost_of_a_call(stamps: _Stamps, idle: Call) -> float:
-    """Seconds that the clock sees of a function that does nothing."""
-    noted = _warmed(stamps.around(IDLE, idle), idle)
-    stamps.runs.clear()
-    for _ in range(_IDLE_CALLS):
-        noted(0)
-    return statistics.median(end - start for _, start, end in stamps.runs)
