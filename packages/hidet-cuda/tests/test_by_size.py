@@ -24,10 +24,11 @@ from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule
 from hidet.gpu.schedules.tiling import CallExtents, Extents, Tiling
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
-from hidet.ir.expr import Var
+from hidet.ir.expr import Binary, Const, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
 from hidet.ir.types import PointerType
+from hidet.ir.visit import walk
 from hidet.schedule.select import ScheduledTask
 
 H100 = CudaTarget("sm_90a")
@@ -83,6 +84,15 @@ def test_every_kernel_that_a_call_may_take_is_right(
 @pytest.mark.parametrize("m", [1, 17, 130])
 def test_layers_of_any_number_of_rows_are_right(m: int, arch: str) -> None:
     assert_right(LAYER, "cuda.matmul", 1e-2, sizes={"m": m}, arch=arch)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_calls_of_one_or_two_rows_are_gemvs(m: int) -> None:
+    assert_right(LAYER, "cuda.matmul", 1e-2, sizes={"m": m}, arch="sm_90a")
+    (step,) = [step for step in schedule_text(LAYER, "sm_90a").steps if isinstance(step, ScheduledTask)]
+    entry = step.program.module.function(step.program.module.entry)
+    asked = [node for node in walk(entry.body) if isinstance(node, Binary) and node.op == "eq"]
+    assert {node.b.value for node in asked if isinstance(node.b, Const)} >= {1, 2}
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])

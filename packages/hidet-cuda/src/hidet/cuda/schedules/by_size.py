@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hidet import dims
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
+from hidet.cuda.schedules.product_tiles import GEMV_MAX_ROWS, GEMV_TILES, is_gemv
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     TILES,
@@ -75,7 +76,8 @@ def tilings_by_size(
 
 
 def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, params: Tiling, target: GpuTarget) -> Stmt:
-    """Launches of a product by each tiling of `params`, of which a call takes the fastest one by the model."""
+    """Launches of a product by each tiling of `params`, of which a call takes the fastest one by the model, and a GEMV
+    for calls of few rows."""
     tilings = [replace(params, others=()), *params.others]
     batch, m, n, k = (builder.size(extent) for extent in (product.batch, product.m, product.n, product.k))
     extents = CallExtents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
@@ -99,10 +101,15 @@ def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, param
     for number in reversed(range(len(launches) - 1)):
         is_fastest = build.logical_and(*[times[number] <= other for other in times[number + 1 :]])
         fastest = If(is_fastest, launches[number], fastest)
+    fastest = build.seq([*stmts, fastest])
+    for rows in range(1, GEMV_MAX_ROWS + 1):
+        few = replace(product, m=rows)
+        if dims.prove_equal(product.m, rows) is not False and is_gemv(few):
+            made = ProductLaunches(builder, task, few, Tiling(GEMV_TILES), target, 1, None)
+            fastest = If(build.equal(m, rows), MatrixUnitLaunches(made).multiply_usual(), fastest)
     any_call = MatrixUnitLaunches(ProductLaunches(builder, task, product, tilings[0], target, 1, None))
     condition = any_call.is_usual()
-    chosen = build.seq([*stmts, fastest])
-    return chosen if condition is None else If(condition, chosen, any_call.multiply_any())
+    return fastest if condition is None else If(condition, fastest, any_call.multiply_any())
 
 
 def _splits_of_call(product: Product, tiling: Tiling, target: GpuTarget) -> Dim | None:
