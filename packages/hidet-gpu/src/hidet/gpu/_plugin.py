@@ -104,6 +104,14 @@ def hidet_passes() -> Iterable[PassSpec]:
             load="hidet.gpu.passes.block_launches:BlockLaunches",
             doc="launches over a grid alone run one index a thread",
         ),
+        PassSpec(
+            name="gpu-invariant-division",
+            level="program",
+            kinds=("gpu",),
+            after=("gpu-block-launches",),
+            load="hidet.gpu.passes.invariant_division:InvariantDivision",
+            doc="division in 32 bits by what a launch tells is multiplication by a factor that host code finds",
+        ),
     ]
 
 

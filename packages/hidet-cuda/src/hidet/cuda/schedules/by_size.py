@@ -104,7 +104,8 @@ def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, param
     fastest = build.seq([*stmts, fastest])
     for rows in range(1, GEMV_MAX_ROWS + 1):
         few = replace(product, m=rows)
-        if dims.prove_equal(product.m, rows) is not False and is_gemv(few):
+        # Images are not of one pixel.
+        if task.op_name != "conv" and dims.prove_equal(product.m, rows) is not False and is_gemv(few):
             made = ProductLaunches(builder, task, few, Tiling(GEMV_TILES), target, 1, None)
             fastest = If(build.equal(m, rows), MatrixUnitLaunches(made).multiply_usual(), fastest)
     any_call = MatrixUnitLaunches(ProductLaunches(builder, task, product, tilings[0], target, 1, None))

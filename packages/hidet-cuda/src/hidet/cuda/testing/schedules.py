@@ -17,9 +17,11 @@ from hidet.cuda.target import CudaTarget
 from hidet.dims import Dim
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
+from hidet.gpu.passes.invariant_division import invariant_division
 from hidet.graph.graph import Graph, Value
 from hidet.graph.parser import parse_graph
 from hidet.graph.types import TensorType
+from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
 from hidet.plugins.host import load_registry
@@ -36,9 +38,14 @@ def schedule_text(text: str, arch: str = "sm_80") -> ScheduledGraph:
     return select_schedules(fuse(_parsed(text), ctx), ctx)
 
 
+def with_threads(module: Module) -> Module:
+    """A rule's module as code generation gets it from the passes of every GPU."""
+    return invariant_division(block_launches(module))
+
+
 def sources_of(text: str, arch: str = "sm_80") -> list[str]:
     """CUDA C++ of every kernel."""
-    modules = [block_launches(step.program.module) for step in _tasks(schedule_text(text, arch))]
+    modules = [with_threads(step.program.module) for step in _tasks(schedule_text(text, arch))]
     return [source.text for module in modules for source in CudaTarget(arch).sources(module)]
 
 
@@ -71,7 +78,7 @@ def assert_compiles(text: str, arch: str) -> None:
     """Every kernel of a graph compiles without spills and without remarks of the assembler."""
     target = CudaTarget(arch)
     for step in _tasks(schedule_text(text, arch)):
-        for source in target.sources(block_launches(step.program.module)):
+        for source in target.sources(with_threads(step.program.module)):
             cubin = compile_cubin(source, arch)
             spilled = {kernel: usage.spill_bytes for kernel, usage in cubin.usage.items() if usage.spill_bytes}
             assert not spilled, f"{spilled} bytes are spilled"
@@ -114,7 +121,7 @@ class _Simulation:
         return [dims.evaluate(dim, self.sizes) for dim in sizes]
 
     def _step(self, step: ScheduledTask, memory: dict[Value, Array]) -> None:
-        module = block_launches(step.program.module)
+        module = with_threads(step.program.module)
         verify_module(module)
         aliases = self.scheduled.task_graph.aliases
         for tensor in step.task.outputs:

@@ -13,8 +13,8 @@ from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import with_threads
 from hidet.fusion.fuse import fuse
-from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
@@ -43,7 +43,7 @@ def simulate(
     is aligned to 16 bytes, and where each input does.
     """
     bindings = dict(sizes or {})
-    module = block_launches(step.program.module)
+    module = with_threads(step.program.module)
     verify_module(module)
     memories = [
         _placed(inputs[tensor.value.name], _numbers(tensor.type.element_strides, bindings), offset)[0]
@@ -63,7 +63,7 @@ def simulate(
 
 def compiled_kernels(step: ScheduledTask, arch: str) -> list[Cubin]:
     """The machine code of each kernel of a task that was scheduled for `arch`."""
-    return [compile_cubin(source, arch) for source in CudaTarget(arch).sources(block_launches(step.program.module))]
+    return [compile_cubin(source, arch) for source in CudaTarget(arch).sources(with_threads(step.program.module))]
 
 
 def _numbers(extents: Sequence[dims.Dim], bindings: Mapping[str, int]) -> list[int]:
