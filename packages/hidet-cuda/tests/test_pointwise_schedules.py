@@ -10,7 +10,7 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.gpu.passes.depthwise_channels_last import DepthwiseChannelsLast
-from hidet.gpu.schedules import depthwise_plan, pointwise_layout
+from hidet.gpu.schedules import depthwise_plan, pointwise_kernel, pointwise_layout
 from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Bitcast
 from hidet.ir.visit import walk
@@ -280,3 +280,16 @@ def test_symbolic_images_whose_channels_are_neighbours_are_walked_along_the_chan
     text = f"symbol h: 1.. hint 64\nsymbol w: 1.. hint 256\n{graph(image, image, 'relu(%x)')}"
     assert_right(text, "gpu.elementwise", 0, sizes={"h": 3, "w": 5})
     assert any("Lanes<f16, 8>" in source for source in sources_of(text))
+
+
+@pytest.mark.parametrize("most", [1 << 31, 8])
+def test_items_of_symbolic_sizes_are_counted_in_32_bits_where_a_call_has_few(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pointwise_kernel, "_MOST_COUNTED", most)
+    given, result = "f16[n, 3, w]", "f16[n, 4, w]"
+    pad = 'pad(%x, pads=[[0, 0], [0, 1], [0, 0]], mode="constant", value=0)'
+    text = f"symbol n: 1.. hint 64\nsymbol w: 1.. hint 64\n{graph(given, result, pad)}"
+    assert_right(text, "gpu.elementwise", 0, sizes={"n": 3, "w": 5})
+    small, large = sources_of(text)
+    assert "unsigned long long item" in large and "unsigned long long item" not in small

@@ -27,6 +27,8 @@ from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
+_MOST_COUNTED = 1 << 31
+"""Items that are numbered in 32 bits are fewer."""
 _UNROLLED = 16
 """Indices of a reduction up to which its loops are unrolled."""
 
@@ -34,18 +36,20 @@ _UNROLLED = 16
 def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise, threads: int) -> None:
     """Compute an output: with all lanes if every address is a multiple of 16 bytes, element by element otherwise.
 
-    threads: of a block.
+    threads: of a block. Items whose number is told by a call are counted in 32 bits where that is small.
     """
 
-    def launch(lanes: int) -> Launch:
-        return _PointwiseKernel(builder, task, pointwise, lanes, threads).launch()
+    def launch(lanes: int, word: DType) -> Launch:
+        return _PointwiseKernel(builder, task, pointwise, lanes, threads, word).launch()
 
-    fast = launch(pointwise.lanes)
-    if pointwise.lanes == 1:
-        builder.run(fast)
-        return
-    operands = (*pointwise.wide, pointwise.epilogue.result)
-    builder.run(builder.by_alignment(operands, fast, lambda: launch(1)))
+    count = _items(pointwise, pointwise.lanes) * pointwise.lanes
+    word = word_for(count)
+    # Numbers of a flat range are not divided.
+    is_asked = word is dtypes.u64 and not pointwise.is_flat
+    conditions = [builder.size(count) < _MOST_COUNTED] if is_asked else []
+    operands = (*pointwise.wide, pointwise.epilogue.result) if pointwise.lanes > 1 else ()
+    fast = launch(pointwise.lanes, dtypes.u32 if is_asked else word)
+    builder.run(builder.by_alignment(operands, fast, lambda: launch(1, word_for(_items(pointwise, 1))), conditions))
 
 
 def launch_fused(builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise], threads: int) -> None:
@@ -66,7 +70,10 @@ def _launches(
     builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise], lanes: Sequence[int], threads: int
 ) -> Stmt:
     pairs = zip(outputs, lanes, strict=True)
-    kernels = [_PointwiseKernel(builder, task, each, count, threads).kernel() for each, count in pairs]
+    kernels = [
+        _PointwiseKernel(builder, task, each, count, threads, word_for(_items(each, count) * count)).kernel()
+        for each, count in pairs
+    ]
     stmts: list[Stmt] = []
     for alike in by_code(kernels):
         if len(alike) == 1:
@@ -83,7 +90,17 @@ def _launches(
 def word_for(count: Dim) -> DType:
     """The type in which so many items are numbered: division is several times as fast in 32 bits."""
     upper = dims.bounds(count)[1]
-    return dtypes.u32 if upper is not None and upper < 1 << 31 else dtypes.u64
+    return dtypes.u32 if upper is not None and upper < _MOST_COUNTED else dtypes.u64
+
+
+def _items(pointwise: Pointwise, lanes: int) -> Dim:
+    """How many threads of so many lanes compute an output."""
+    return dims.product(_counts(pointwise, lanes))
+
+
+def _counts(pointwise: Pointwise, lanes: int) -> list[Dim]:
+    """How many of them there are along each axis."""
+    return [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)] if pointwise.axes else []
 
 
 def digits(k: IRBuilder, item: Expr, extents: Sequence[Expr], axes: Sequence[Var]) -> None:
@@ -150,19 +167,20 @@ class PointwiseMemory:
 
 
 class _PointwiseKernel:
-    """The kernel of `lanes` elements a thread."""
+    """The kernel of `lanes` elements a thread. word: in which these are numbered."""
 
-    def __init__(self, builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int, threads: int) -> None:
-        self.builder, self.pointwise, self.lanes, self.threads = builder, pointwise, lanes, threads
+    def __init__(
+        self, builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int, threads: int, word: DType
+    ) -> None:
+        self.builder, self.pointwise, self.lanes, self.threads, self.word = builder, pointwise, lanes, threads, word
         self.memory = PointwiseMemory(builder, task, pointwise)
         self.scope, self.lowering = self.memory.scope, self.memory.lowering
 
     def kernel(self) -> ItemKernel:
         """The kernel, and what it is called with."""
         pointwise, lanes = self.pointwise, self.lanes
-        counts = [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)] if pointwise.axes else []
+        counts, word = _counts(pointwise, lanes), self.word
         items = dims.product(counts)
-        word = word_for(items * lanes)
         numbers = [*pointwise.axes[:-1], build.size_var("vector")] if pointwise.axes else []
         extents = [self.scope.size(count, "extent") for count in counts]
         total, k = build.cast(self.scope.size(items, "items"), word), IRBuilder()

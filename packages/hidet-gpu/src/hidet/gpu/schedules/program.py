@@ -41,10 +41,14 @@ class ProgramBuilder(EntryBuilder):
         together = functools.reduce(functools.partial(build.binary, "or"), bits)
         return build.equal(build.binary("and", together, BYTES - 1), 0)
 
-    def by_alignment(self, operands: Iterable[Operand], fast: Stmt, slow: Callable[[], Stmt]) -> Stmt:
-        """`fast` where the tensors start at multiples of 16 bytes, else `slow`, which is made only if it may run."""
+    def by_alignment(
+        self, operands: Iterable[Operand], fast: Stmt, slow: Callable[[], Stmt], conditions: Sequence[Expr] = ()
+    ) -> Stmt:
+        """`fast` where the tensors start at multiples of 16 bytes and `conditions` hold, else `slow`, which is made if it
+        may run."""
         aligned = self.are_aligned(operands)
-        return fast if aligned is None else If(aligned, fast, slow())
+        asked = [*conditions, *([] if aligned is None else [aligned])]
+        return If(build.logical_and(*asked), fast, slow()) if asked else fast
 
     def launch(
         self,

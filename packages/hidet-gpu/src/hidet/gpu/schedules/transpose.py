@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.exchange import WARP, barrier, thread_in_block
 from hidet.gpu.schedules.lanes import is_aligned, paths, replaced, step_along
-from hidet.gpu.schedules.pointwise_kernel import PointwiseMemory, digits, store_lanes, word_for
+from hidet.gpu.schedules.pointwise_kernel import PointwiseMemory, digits, store_lanes
 from hidet.gpu.schedules.pointwise_layout import Pointwise
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir import build
@@ -137,9 +137,9 @@ class _TileKernel:
             *(sizes[axis] for axis in others),
             *(dims.ceildiv(sizes[axis], self.side) for axis in (self.axis, self.last)),
         ]
-        word = word_for(dims.product(counts))
         k, numbers = IRBuilder(), [build.size_var("row_tile"), build.size_var("column_tile")]
-        block = k.let("block", build.cast(intrinsic_call("gpu.block_idx.x"), word))
+        # No grid has more than 2^31 blocks.
+        block = k.let("block", build.cast(intrinsic_call("gpu.block_idx.x"), dtypes.u32))
         digits(k, block, [scope.size(count, "count") for count in counts], [*others, *numbers])
         for axis, number in zip((self.axis, self.last), numbers, strict=True):
             k.declare(self.starts[axis], number * self.side)
