@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
+from hidet.gpu.schedules import row_layout
+from hidet.ir.stmt import Launch
+from hidet.ir.visit import walk
 from hidet.schedule.select import ScheduledTask
 
 ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
@@ -246,3 +249,22 @@ def test_long_rows_compile_without_spills(arch: str) -> None:
 def test_reductions_compile_without_spills(arch: str) -> None:
     assert_compiles(graph("bf16[4096, 4096]", "bf16[]", "sum(%x, axes=[0, 1], keepdim=False)"), arch)
     assert_compiles(graph("f16[100352, 64]", "f16[64]", "sum(%x, axes=[0], keepdim=False)"), arch)
+
+
+@pytest.mark.parametrize(("resident", "threads"), [(1, 32), (3, 64), (1024, 128)])
+def test_rows_whose_number_a_call_tells_are_shared_by_as_many_threads_as_that_leaves(
+    resident: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norm = "layer_norm(%x, %w, %b, eps=1e-05)"
+    text = f"symbol m: 1.. hint 300\n{same('f16[m, 768]', norm, '%w: f16[768]', '%b: f16[768]')}"
+    monkeypatch.setattr(row_layout, "_RESIDENT", resident)
+    assert_right(text, "gpu.rows", 4e-3, sizes={"m": 6})
+    known = same("f16[6, 768]", norm, "%w: f16[768]", "%b: f16[768]")
+    (step,) = schedule_text(known).steps
+    assert isinstance(step, ScheduledTask)
+    assert step.decision.params.threads == threads  # type: ignore[attr-defined]
+    (own,) = schedule_text(text).steps
+    assert isinstance(own, ScheduledTask)
+    entry = own.program.module.function(own.program.module.entry)
+    # Three for aligned rows, and one for others.
+    assert sum(isinstance(node, Launch) for node in walk(entry.body)) == 4

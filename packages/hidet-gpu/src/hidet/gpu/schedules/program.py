@@ -44,8 +44,8 @@ class ProgramBuilder(EntryBuilder):
     def by_alignment(
         self, operands: Iterable[Operand], fast: Stmt, slow: Callable[[], Stmt], conditions: Sequence[Expr] = ()
     ) -> Stmt:
-        """`fast` where the tensors start at multiples of 16 bytes and `conditions` hold, else `slow`, which is made if it
-        may run."""
+        """`fast` where tensors start at multiples of 16 bytes and `conditions` hold, else `slow`, which is made only if
+        it may run."""
         aligned = self.are_aligned(operands)
         asked = [*conditions, *([] if aligned is None else [aligned])]
         return If(build.logical_and(*asked), fast, slow()) if asked else fast

@@ -123,6 +123,17 @@ class RowLayout:
         """For so many neighbours that a thread reads at once, at most; other threads are not asked for."""
         return self if lanes >= self.lanes else replace(self, lanes=lanes, wide=self.wide if lanes > 1 else ())
 
+    def shares(self) -> list[RowLayout]:
+        """What a call may want of rows of one length in registers, by rising number of threads: few for many rows, many
+        where the device has threads to spare."""
+        reads = max(1, extent_estimate(self.reads))
+        threads = _least_threads(self, reads)
+        found = [self.shared_by(threads)]
+        while threads < self.most_threads and threads < reads:
+            threads *= 2
+            found.append(self.shared_by(threads))
+        return found
+
     def shared_by(self, threads: int) -> RowLayout:
         """For so many threads a row, in whose registers it stays if it fits."""
         shared = replace(self, threads=threads)
@@ -256,17 +267,28 @@ def _shared_out(layout: RowLayout) -> RowLayout:
     """With as many threads a row as keep it in registers, or as the device has to spare."""
     items, reads = extent_estimate(layout.items), max(1, extent_estimate(layout.reads))
     target = layout.target
-    resident = _RESIDENT * target.multiprocessors
     most, limit = layout.most_copies, layout.most_threads
+    resident = resident_threads(target)
     if layout.is_side_by_side:
         threads = _power(min(limit, -(-reads // most)))
         while threads < limit and threads * 2 <= reads and items * threads < resident:
             threads *= 2
     else:
-        threads = min(limit, max(_power(-(-reads // most)), min(target.warp_size, _power(reads))))
+        threads = _least_threads(layout, reads)
         while threads < limit and threads < reads and items * threads < resident:
             threads *= 2
     return layout.shared_by(threads)
+
+
+def _least_threads(layout: RowLayout, reads: int) -> int:
+    """The fewest threads that keep a row in registers, a warp at least where that has as much to read."""
+    fewest = max(_power(-(-reads // layout.most_copies)), min(layout.target.warp_size, _power(reads)))
+    return min(layout.most_threads, fewest)
+
+
+def resident_threads(target: GpuTarget) -> int:
+    """Threads from which on a device is busy."""
+    return _RESIDENT * target.multiprocessors
 
 
 def _power(number: int) -> int:

@@ -12,7 +12,7 @@ from hidet.gpu.schedules.cost_streams import row_seconds
 from hidet.gpu.schedules.exchange import has_warps
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_kernel import launch_rows
-from hidet.gpu.schedules.row_layout import RowLayout, Strides, row_layout
+from hidet.gpu.schedules.row_layout import RowLayout, Strides, resident_threads, row_layout
 from hidet.gpu.schedules.row_split import has_parts, is_simple, parts_of, split_rows
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
@@ -29,6 +29,8 @@ from hidet.target import gpu_target
 _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
 _PARTS = (1, 4, 16, 64, 256)
+BY_ROWS = 0
+"""Stands for as many threads a row as a call's number of rows leaves to each."""
 
 
 def _softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -> tuple[tuple[Statistic, ...], Expr]:
@@ -53,7 +55,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowShare:
-    """How rows are dealt out: to `threads` each, which read `lanes` neighbours at once.
+    """How rows are dealt out: to `threads` each, or `BY_ROWS`, which read `lanes` neighbours at once.
 
     is_kept: whether a row stays in their registers; else it is read again for each statistic. parts: about how many
     parts a row is cut into, each a row for others; 1 for whole rows.
@@ -89,10 +91,11 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
         rows, default = match.data, self.default(match, ctx)
         lanes = [1 << n for n in range(rows.kept.lanes.bit_length())]
         most = max(rows.kept.most_threads, rows.kept.with_lanes(1).most_threads)
+        several = (BY_ROWS,) if default.threads == BY_ROWS else ()
         whole = replace(default, parts=1)
         return Space(
             (
-                Knob("threads", tuple(1 << n for n in range(most.bit_length())), "threads that share a row"),
+                Knob("threads", (*several, *(1 << n for n in range(most.bit_length()))), "threads that share a row"),
                 Knob("lanes", tuple(lanes), "neighbours that a thread reads at once"),
                 Knob("kept", (True, False), "whether the row stays in registers"),
                 Knob("parts", tuple(sorted({*_PARTS, default.parts})), "parts of a row, each worked on as one"),
@@ -102,6 +105,7 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
                 Constraint("partial results of a block fit into it", lambda p: p.threads <= _most_threads(rows, p)),
                 Constraint("threads have registers for the row", lambda p: not p.is_kept or _kept(rows, p).copies > 0),
                 Constraint("rows have positions for the parts", lambda p: p.parts == 1 or _has_parts(rows, p.parts)),
+                Constraint("threads by the number of rows are the default's", lambda p: p.threads > 0 or p == default),
                 Constraint("parts of rows are dealt out on their own", lambda p: p.parts == 1 or _at(p, 1) == whole),
             ),
         )
@@ -109,6 +113,8 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
     def default(self, match: Match[_Rows], ctx: CompileContext) -> RowShare:
         """As many threads as keep a row in registers, or as the device has to spare."""
         kept, again = match.data.kept, match.data.again
+        if _are_dealt_by_rows(kept) and parts_of(kept) == 1:
+            return RowShare(BY_ROWS, kept.lanes, True)
         threads = kept.threads if kept.copies else again.threads
         return RowShare(threads, kept.lanes, kept.copies > 0, parts_of(again if kept.copies == 0 else kept))
 
@@ -126,6 +132,9 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
         rows = match.data
         builder = ProgramBuilder(match.task)
         memory: dict[Operand, Expr] = dict(builder.pointers)
+        if params.threads == BY_ROWS:
+            builder.run(_by_rows(builder, rows, memory))
+            return builder.program()
         if params.parts == 1:
             builder.run(_aligned(builder, _dealt_out(rows, params), memory))
             return builder.program()
@@ -150,7 +159,14 @@ def _dealt_out(rows: _Rows, share: RowShare) -> _Rows:
 
 
 def _kept(rows: _Rows, share: RowShare) -> RowLayout:
-    return rows.kept.with_lanes(share.lanes).shared_by(share.threads)
+    layout = rows.kept.with_lanes(share.lanes)
+    return layout if share.threads == BY_ROWS else layout.shared_by(share.threads)
+
+
+def _are_dealt_by_rows(kept: RowLayout) -> bool:
+    """Whether rows of one length, of which each call tells the number, may be shared by fewer or more threads."""
+    is_known = isinstance(kept.reads, int) and not isinstance(kept.items, int)
+    return is_known and not kept.is_side_by_side and kept.copies > 0 and len(kept.shares()) > 1
 
 
 def _most_threads(rows: _Rows, share: RowShare) -> int:
@@ -183,6 +199,21 @@ def _aligned(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr
         return _by_length(builder, single, memory)
 
     return builder.by_alignment(given, fast, slow)
+
+
+def _by_rows(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:
+    """By the number of rows: to as few threads as keep them in registers, or as many as make the device busy."""
+    count, busy = builder.size(rows.kept.items), resident_threads(rows.kept.target)
+    *fewer, most = rows.kept.shares()
+    chosen: Stmt = launch_rows(builder, most, rows.strides, memory)
+    for layout in reversed(fewer):
+        is_busy = count * layout.threads >= busy
+        chosen = If(is_busy, launch_rows(builder, layout, rows.strides, memory), chosen)
+    return builder.by_alignment(
+        [operand for operand in rows.kept.wide if operand in builder.pointers],
+        chosen,
+        lambda: launch_rows(builder, rows.kept.single(), rows.strides, memory),
+    )
 
 
 def _by_length(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:
