@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.context import make_context
 from hidet.cuda.schedules import by_size
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
@@ -21,7 +23,9 @@ from hidet.cuda.schedules.tiling import (
 )
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.fusion.fuse import fuse
 from hidet.gpu.schedules.tiling import CallExtents, Extents, Tiling
+from hidet.graph.parser import parse_graph
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Binary, Const, Var
@@ -29,7 +33,9 @@ from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
 from hidet.ir.types import PointerType
 from hidet.ir.visit import walk
+from hidet.schedule.claims import claims
 from hidet.schedule.select import ScheduledTask
+from hidet.schedule.shortlist import space_of
 
 H100 = CudaTarget("sm_90a")
 
@@ -139,3 +145,29 @@ def test_host_code_finds_the_cycles_that_the_model_finds(tiling: Tiling) -> None
         run_module(module, [found, extents.m, extents.n, extents.k, count])
         right = cycles(extents, tiling, H100, tiling.is_warp_specialized)
         assert abs(int(found[0]) - right) <= 0.01 * right
+
+
+ATTENTION = """
+symbol b: 1.. hint 2
+symbol s: 1..4096 hint 100
+graph g(%q: f16[b, 12, s, 64], %k: f16[b, 12, s, 64], %v: f16[b, 12, s, 64]):
+  %0: f16[b, 12, s, 64] = attention(%q, %k, %v, is_causal=False, enable_gqa=False)
+  return %0
+"""
+NORM = """
+symbol m: 1.. hint 300
+graph g(%x: f16[m, 768], param %w: f16[768], param %b: f16[768]):
+  %0: f16[m, 768] = layer_norm(%x, %w, %b, eps=1e-05)
+  return %0
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("text", [LAYER, CONVOLUTION, ATTENTION, NORM])
+def test_several_kernels_are_one_point_of_a_space_that_a_tuner_may_leave(text: str, arch: str) -> None:
+    ctx = make_context(f"cuda:{arch}", {"cache": False})
+    (task,) = fuse(parse_graph(textwrap.dedent(text), ctx.registry.operators), ctx).tasks
+    claim = next(claims(task, ctx, []))
+    space, default = space_of(claim.rule, claim.match, ctx), claim.rule.default(claim.match, ctx)
+    assert sum(params == default for params in space) == 1
+    assert space.valid > 1

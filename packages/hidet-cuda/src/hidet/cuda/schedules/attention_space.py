@@ -71,7 +71,7 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
     def plan(tile: RowTile, keys: int, stages: int, splits: int, stacked: bool, by_head: bool) -> Plan:
         chosen = AttentionTiles(tile.rows, keys, stages, tile.warps)
         if tile.is_by_size:
-            chunk = default.chunk if splits == splits_of(problem, default) else None
+            chunk = default.chunk if splits == splits_of(problem, default) else splits
             return Plan(chosen, chunk, stacked, by_head, tile.is_warp_specialized, default.others)
         return Plan(chosen, chunk_of(problem, keys, splits), stacked, by_head, tile.is_warp_specialized)
 
