@@ -293,3 +293,13 @@ def test_items_of_symbolic_sizes_are_counted_in_32_bits_where_a_call_has_few(
     assert_right(text, "gpu.elementwise", 0, sizes={"n": 3, "w": 5})
     small, large = sources_of(text)
     assert "unsigned long long item" in large and "unsigned long long item" not in small
+
+
+@pytest.mark.parametrize("busy", [0, 1 << 20])
+def test_few_elements_of_symbolic_sizes_are_computed_one_by_one(busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pointwise_layout, "per_device", lambda each, target: busy)
+    text = f"symbol n: 1.. hint 2\n{graph('f16[n, 8]', 'f16[n, 8]', 'relu(%x)')}"
+    assert_right(text, "gpu.elementwise", 0, sizes={"n": 30})
+    (step,) = schedule_text(text).steps
+    assert isinstance(step, ScheduledTask)
+    assert step.decision.params.elements.each == (8,)  # type: ignore[attr-defined]

@@ -36,7 +36,8 @@ _UNROLLED = 16
 def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise, threads: int) -> None:
     """Compute an output: with all lanes if every address is a multiple of 16 bytes, element by element otherwise.
 
-    threads: of a block. Items whose number is told by a call are counted in 32 bits where that is small.
+    threads: of a block. Where a call tells the number of items, they are counted in 32 bits if they are few enough, and
+    have all lanes if they are many enough.
     """
 
     def launch(lanes: int, word: DType) -> Launch:
@@ -48,6 +49,9 @@ def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise, 
     is_asked = word is dtypes.u64 and not pointwise.is_flat
     conditions = [builder.size(count) < _MOST_COUNTED] if is_asked else []
     operands = (*pointwise.wide, pointwise.epilogue.result) if pointwise.lanes > 1 else ()
+    least = pointwise.busy * pointwise.lanes if pointwise.lanes > 1 else 0
+    if dims.prove_le(least, count) is not True:
+        conditions.append(builder.size(count) >= least)
     fast = launch(pointwise.lanes, dtypes.u32 if is_asked else word)
     builder.run(builder.by_alignment(operands, fast, lambda: launch(1, word_for(_items(pointwise, 1))), conditions))
 

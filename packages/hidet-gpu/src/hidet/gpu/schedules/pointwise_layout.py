@@ -37,7 +37,8 @@ class Pointwise:
 
     value: an element, from the task's inputs. axes, extents: of the groups, outermost first; other axes of the output
     stay 0. lanes: neighbours along the last group that a thread computes. wide: operands that are read by all lanes at
-    once, whose addresses have to be multiples of that many bytes, as the result's has.
+    once, whose addresses have to be multiples of that many bytes, as the result's has. busy: threads below which fewer
+    lanes keep more of the device busy, where a call tells how many there are; else 0.
     """
 
     epilogue: Compute
@@ -47,6 +48,7 @@ class Pointwise:
     extents: tuple[Dim, ...]
     lanes: int
     wide: tuple[Operand, ...]
+    busy: int = 0
 
     @property
     def shape(self) -> dict[Var, Dim]:
@@ -113,10 +115,13 @@ def _without_single_taps(value: Expr) -> Expr:
 
 
 def _widened(task: Task, pointwise: Pointwise, target: GpuTarget) -> Pointwise:
-    """With as many lanes as all that is read and written allows, as far as there is work for the device."""
+    """With as many lanes as all that is read and written allows, as far as there is work for the device, which of
+    symbolic sizes a call tells."""
     if not pointwise.axes:
         return pointwise
     count, busy = element_count(pointwise.output.type.shape), per_device(_BUSY, target)
+    if not isinstance(dims.product(pointwise.output.type.shape), int):
+        return replace(with_lanes(task, pointwise, next(allowed_lanes(task, pointwise))), busy=busy)
     lanes = next((lanes for lanes in allowed_lanes(task, pointwise) if count // lanes >= busy), 1)
     return with_lanes(task, pointwise, lanes)
 
