@@ -29,8 +29,8 @@ class InvariantDivision:
     """Kernels divide numbers of 32 bits without a sign by what their launch tells with a multiplication, an addition
     and a shift.
 
-    A quotient n // d is (n * factor + addend) >> (32 + shift). Each such divisor gives its kernel two parameters, the
-    factor with the shift above it and the addend, which every launch computes from its arguments.
+    A quotient n // d is (n * factor + addend) >> (32 + shift). Each such divisor gives its kernel these three
+    parameters, which every launch computes from its arguments.
     """
 
     name: ClassVar[str] = "gpu-invariant-division"
@@ -71,10 +71,10 @@ def invariant_division(module: Module) -> Module:
 
 
 def _without_division(function: Function) -> tuple[Function, list[Expr]]:
-    """A kernel with two more parameters for each divisor of which it knows the quotients' factors, and the divisors in
-    terms of its parameters."""
+    """A kernel with three more parameters for each divisor that its launches tell, and these divisors in terms of its
+    other parameters."""
     known = _uniform_variables(function)
-    found: dict[Expr, tuple[Expr, Var, Var]] = {}
+    found: dict[Expr, tuple[Expr, tuple[Var, Var, Var]]] = {}
     quotients: dict[tuple[int, int], Expr] = {}
 
     def change(node: IRNode) -> IRNode | None:
@@ -84,16 +84,17 @@ def _without_division(function: Function) -> tuple[Function, list[Expr]]:
         if divisor is None or isinstance(divisor, Const):
             return None
         if node.b not in found:
-            number = len(found)
-            found[node.b] = divisor, build.size_var(f"factor{number}"), build.size_var(f"addend{number}")
-        _, factor, addend = found[node.b]
+            names = (f"{what}{len(found)}" for what in ("factor", "addend", "shift"))
+            types = (dtypes.u32, dtypes.u64, dtypes.u32)
+            factor, addend, shift = (Var(name, dtype) for name, dtype in zip(names, types, strict=True))
+            found[node.b] = divisor, (factor, addend, shift)
         pair = id(node.a), id(node.b)
-        quotient = quotients.setdefault(pair, _quotient(node.a, factor, addend))
+        quotient = quotients.setdefault(pair, _quotient(node.a, *found[node.b][1]))
         return quotient if node.op == "floordiv" else node.a - quotient * node.b
 
     body = rewrite(function.body, change)
-    added = [var for _, *pair in found.values() for var in pair]
-    return replace(function, params=(*function.params, *added), body=body), [divisor for divisor, *_ in found.values()]
+    added = [var for _, numbers in found.values() for var in numbers]
+    return replace(function, params=(*function.params, *added), body=body), [divisor for divisor, _ in found.values()]
 
 
 def _uniform_variables(function: Function) -> dict[Var, Expr]:
@@ -129,15 +130,16 @@ def _is_integer(value: Expr) -> bool:
     return value.type in (dtypes.i32, dtypes.u32, dtypes.i64, dtypes.u64)
 
 
-def _quotient(n: Expr, factor: Var, addend: Var) -> Expr:
-    """In a kernel."""
-    low, shift = build.cast(factor, dtypes.u32), build.cast(_shifted("shr", factor, _WORD), dtypes.u32)
-    wide = build.cast(n, dtypes.u64) * build.cast(low, dtypes.u64) + build.cast(addend, dtypes.u64)
-    return build.binary("shr", build.cast(_shifted("shr", wide, _WORD), dtypes.u32), shift)
+def _quotient(n: Expr, factor: Var, addend: Var, shift: Var) -> Expr:
+    """In a kernel: a product of two words with a sum, and shifts of one word."""
+    wide = build.cast(n, dtypes.u64) * build.cast(factor, dtypes.u64) + addend
+    high = build.cast(_shifted("shr", wide, _WORD), dtypes.u32)
+    # Told to be less than a word has bits, it needs no test.
+    return build.binary("shr", high, build.binary("and", shift, _WORD - 1))
 
 
-def _numbers(divisor: Expr) -> tuple[Expr, Expr]:
-    """In host code: a factor with its shift, and an addend. Nobody divides by 0, for which they are those of 1."""
+def _numbers(divisor: Expr) -> tuple[Expr, Expr, Expr]:
+    """In host code: a factor, an addend and a shift. Nobody divides by 0, for which they are those of 1."""
     d = build.maximum(build.cast(divisor, dtypes.i64), 1)
     exponent = _shifted("shr", Bitcast(build.cast(d, dtypes.f64), dtypes.i64), _MANTISSA) - _BIAS
     wide, one = build.cast(d, dtypes.u64), build.const(1, dtypes.u64)
@@ -150,7 +152,7 @@ def _numbers(divisor: Expr) -> tuple[Expr, Expr]:
     most = build.const((1 << _WORD) - 1, dtypes.u64)
     factor = build.select(is_power, most, build.select(rounds_up, low + one, low))
     addend = build.select(is_power, most, build.select(rounds_up, build.const(0, dtypes.u64), low))
-    return build.cast(factor, dtypes.i64) + _shifted("shl", exponent, _WORD), build.cast(addend, dtypes.i64)
+    return build.cast(factor, dtypes.u32), addend, build.cast(exponent, dtypes.u32)
 
 
 def _shifted(op: str, value: Expr, by: int) -> Expr:
