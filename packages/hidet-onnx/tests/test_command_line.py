@@ -226,11 +226,11 @@ def test_check_accuracy_is_the_command_of_another_wheel() -> None:
         HIDET_API = 1
 
         def hidet_commands(self, cli: Any) -> None:
-            cli.add("accuracy", load="hidet.cli.bench:bench", doc="", replaces="accuracy")
+            cli.add("accuracy", load="hidet.cli.verify:verify", doc="", replaces="accuracy")
 
     with use(Other()) as registry:
         asked = run("check", "--accuracy", "--help").output
-    assert registry.commands["accuracy"].load == "hidet.cli.bench:bench"
+    assert registry.commands["accuracy"].load == "hidet.cli.verify:verify"
     assert "accuracy [OPTIONS] MODEL" in asked and "Measure the latency of MODEL" in asked
     with without("report"):
         told = run("check", "--accuracy", "model.onnx")

@@ -58,7 +58,6 @@ def hidet_commands(cli: CommandTable) -> None:
     """Those that a plug-in may replace; `hidet.plugins.specs.OWN_COMMANDS` are none of them."""
     cli.add("compile", load="hidet.cli.model:compile_model", doc="Compile MODEL and say what became of it.")
     cli.add("run", load="hidet.cli.model:run_model", doc="Run MODEL and say what comes out.")
-    cli.add("bench", load="hidet.cli.bench:bench", doc="Measure the latency of MODEL, beside other systems.")
     cli.add("opt", load="hidet.cli.opt:opt", doc="Run passes over the text of a graph or of thread IR.")
     cli.add("verify", load="hidet.cli.verify:verify", doc="Check a saved model without running it.")
 

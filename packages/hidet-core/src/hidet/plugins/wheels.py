@@ -24,6 +24,7 @@ _OF_PACKAGES: Mapping[str, str] = {
 }
 _OF_COMMANDS: Mapping[str, str] = {
     "accuracy": "hidet-report",
+    "bench": "hidet-report",
     "check": "hidet-onnx",
     "measure": "hidet-tune",
     "profile": "hidet-report",

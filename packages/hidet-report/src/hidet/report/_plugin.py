@@ -40,12 +40,13 @@ def hidet_attributes() -> Iterable[AttributeSpec]:
 
 
 def hidet_commands(cli: CommandTable) -> None:
-    """`hidet profile`, `hidet report`, `hidet accuracy`."""
+    """`hidet bench`, `hidet profile`, `hidet report`, `hidet accuracy`."""
     cli.add(
         "accuracy",
         load="hidet.report.accuracy_command:check_model",
         doc="Compare each kernel of MODEL with float64.",
     )
+    cli.add("bench", load="hidet.report.bench_command:bench", doc="Measure the latency of MODEL, beside other systems.")
     cli.add("report", load="hidet.report.report_command:report_model", doc="Write a page about what became of MODEL.")
     cli.add(
         "profile", load="hidet.report.profile_command:profile_model", doc="Say how long each kernel of MODEL takes."
