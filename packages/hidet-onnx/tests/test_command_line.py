@@ -231,7 +231,7 @@ def test_check_accuracy_is_the_command_of_another_wheel() -> None:
     with use(Other()) as registry:
         asked = run("check", "--accuracy", "--help").output
     assert registry.commands["accuracy"].load == "hidet.cli.verify:verify"
-    assert "accuracy [OPTIONS] MODEL" in asked and "Measure the latency of MODEL" in asked
+    assert "accuracy [OPTIONS] ARTIFACT" in asked and "Check the digests and the program of ARTIFACT" in asked
     with without("report"):
         told = run("check", "--accuracy", "model.onnx")
     assert told.exit_code == 2 and "hidet-report" in told.output
