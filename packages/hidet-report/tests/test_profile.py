@@ -87,6 +87,7 @@ def test_rows_and_host_add_up_to_the_call(layer) -> None:
     times = times_of(split, calls, [OneCall(9.0)])
     assert times.seconds == {first: 2.5, second: 2.5}
     assert times.host == 3.0 and times.call == 9.0
+    assert times.timeline == ((first, 1.0, 3.5), (second, 3.5, 6.0))
 
 
 def test_calls_that_were_disturbed_do_not_count(layer) -> None:

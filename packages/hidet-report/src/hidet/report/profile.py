@@ -48,6 +48,8 @@ class ProfileRow:
     def title(self) -> str:
         """What it computes, in a few words: "conv2d + 2"."""
         anchor, others = self.operator.partition("(")[0], len(self.operators) - 1
+        if anchor == "elementwise" and self.operators:
+            anchor = self.operators[-1]
         return f"{anchor} + {others}" if others > 0 else anchor
 
     @property

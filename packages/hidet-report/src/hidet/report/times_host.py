@@ -129,5 +129,23 @@ def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCal
         host=host / len(quiet),
         call=mean_seconds(quietest(whole)),
         calls=len(calls),
-        timeline=tuple(run for run in quiet[0].runs if run[0] != IDLE),
+        timeline=_timeline(quiet[0], inside, follows),
     )
+
+
+def _timeline(
+    call: OneCall, inside: float, follows: frozenset[tuple[str, str]]
+) -> tuple[tuple[str, float, float], ...]:
+    """When tasks would run in this call without what the clock takes between them."""
+    found: list[tuple[str, float, float]] = []
+    last, at, skipped = "", 0.0, 0.0
+    for name, begin, end in call.runs:
+        if name == IDLE:
+            continue
+        if (last, name) in follows:
+            skipped += begin - at
+        length = max(end - begin - inside, 0.0)
+        found.append((name, begin - skipped, begin - skipped + length))
+        skipped += end - begin - length
+        last, at = name, end
+    return tuple(found)
