@@ -10,7 +10,7 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.gpu.passes.depthwise_channels_last import DepthwiseChannelsLast
-from hidet.gpu.schedules import depthwise_plan, pointwise_kernel, pointwise_layout
+from hidet.gpu.schedules import depthwise, depthwise_kernel, depthwise_plan, pointwise_kernel, pointwise_layout
 from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Bitcast
 from hidet.ir.visit import walk
@@ -184,8 +184,13 @@ def test_depthwise_convolutions_are_right(name: str, pixels: int, rows: int, mon
     assert_right(DEPTHWISE[name], "gpu.depthwise", 1e-2 if "f16" in DEPTHWISE[name] else 1e-4)
 
 
+@pytest.mark.parametrize("most", [1 << 30, 130], ids=["32 bits", "64 bits"])
 @pytest.mark.parametrize(("n", "h"), [(1, 4), (3, 1), (2, 7)])
-def test_depthwise_convolutions_of_any_batch_and_height_are_right(n: int, h: int) -> None:
+def test_depthwise_convolutions_of_any_batch_and_height_are_right(
+    n: int, h: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (depthwise, depthwise_kernel):
+        monkeypatch.setattr(module, "MOST_COUNTED", most)
     text = "symbol n: 1.. hint 32\nsymbol h: 1.. hint 56\n" + graph(
         "f16[n, 8, h, 5]{40*h, 1, 40, 8}",
         "f16[n, 8, h, 5]{40*h, 1, 40, 8}",
@@ -193,6 +198,8 @@ def test_depthwise_convolutions_of_any_batch_and_height_are_right(n: int, h: int
         "%w: f16[8, 1, 3, 3]{1, 1, 24, 8}",
     )
     assert_right(text, "gpu.depthwise", 1e-2, sizes={"n": n, "h": h})
+    small, large = sources_of(text)
+    assert "unsigned item" in small and "unsigned long long item" in large
 
 
 @pytest.mark.parametrize("image", ["", "{384, 1, 64, 8}"], ids=["channels first", "channels last"])

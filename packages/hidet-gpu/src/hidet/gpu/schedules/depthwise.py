@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hidet import dims
+from hidet.compute.definition import Operand
 from hidet.context import CompileContext
 from hidet.gpu.schedules.cost_streams import depthwise_seconds
-from hidet.gpu.schedules.depthwise_kernel import DepthwiseKernel
+from hidet.gpu.schedules.depthwise_kernel import MOST_COUNTED, DepthwiseKernel, unproven_reaches
 from hidet.gpu.schedules.depthwise_plan import Depthwise, depthwise_of, run_of
 from hidet.gpu.schedules.program import ProgramBuilder
+from hidet.ir.stmt import Stmt
 from hidet.ir.visit import accesses
 from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
@@ -55,12 +58,19 @@ class DepthwiseRule(ScheduleRule[Depthwise, Tile]):
         task, conv = match.task, replace(match.data, pixels=params.pixels, rows=params.rows)
         builder = ProgramBuilder(task)
         conv = replace(conv, run=run_of(conv.output, conv.pixels))
-        launch = DepthwiseKernel(builder, task, conv).launch()
-        if conv.lanes == conv.run == 1:
-            builder.run(launch)
-            return builder.program()
-        extra = [access.operand for access in accesses(conv.value)]
-        operands = (conv.image.operand, conv.weight.operand, task.epilogues[0].result, *extra)
-        alone = replace(conv, lanes=1, run=1)
-        builder.run(builder.by_alignment(operands, launch, DepthwiseKernel(builder, task, alone).launch))
+        reaches, operands = unproven_reaches(conv), tuple[Operand, ...]()
+        if any(dims.prove_lt(reach, MOST_COUNTED) is False for reach in reaches):
+            fast, conditions = DepthwiseKernel(builder, task, conv, is_small=False), []
+        else:
+            fast = DepthwiseKernel(builder, task, conv, is_small=True)
+            conditions = [builder.size(reach) < MOST_COUNTED for reach in reaches]
+        if conv.lanes > 1 or conv.run > 1:
+            extra = [access.operand for access in accesses(conv.value)]
+            operands = (conv.image.operand, conv.weight.operand, task.epilogues[0].result, *extra)
+
+        def anywhere() -> Stmt:
+            alone = replace(conv, lanes=1, run=1)
+            return DepthwiseKernel(builder, task, alone, is_small=not reaches).launch()
+
+        builder.run(builder.by_alignment(operands, fast.launch(), anywhere, conditions))
         return builder.program()

@@ -36,6 +36,8 @@ from hidet.ir.visit import accesses, walk
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
+MOST_COUNTED = 1 << 30
+"""Elements from which on places are no longer computed in 32 bits."""
 _THREADS = 128
 
 
@@ -122,9 +124,13 @@ class _Sizes:
 
 
 class DepthwiseKernel:
-    """The kernel of a depthwise convolution under construction; `launch` makes it and its launch."""
+    """The kernel of a depthwise convolution under construction; `launch` makes it and its launch.
 
-    def __init__(self, builder: ProgramBuilder, task: Task, conv: Depthwise) -> None:
+    is_small: whether `unproven_reaches` are less than MOST_COUNTED; places in image, filter and result then have 32
+    bits, because an address takes half the instructions.
+    """
+
+    def __init__(self, builder: ProgramBuilder, task: Task, conv: Depthwise, *, is_small: bool) -> None:
         self.builder, self.conv, self.epilogue = builder, conv, task.epilogues[0]
         self.scope = KernelScope()
         self.lowering = Lowering(self.scope, {})
@@ -145,7 +151,7 @@ class DepthwiseKernel:
         self.reader = LaneReader(self.lowering, strides, shape, self.channel, conv.lanes)
         # Results are written along the axis on which they are neighbours.
         self.writer = self.reader if is_last else LaneReader(self.lowering, strides, shape, self.column, conv.run)
-        self.word = _place_type(conv)
+        self.word, self.is_small = dtypes.i32 if is_small else dtypes.i64, is_small
         self.sizes = _Sizes.of(self.scope, conv, self.word)
 
     def launch(self) -> Launch:
@@ -169,7 +175,9 @@ class DepthwiseKernel:
             tile_number, vector_number = tile * wide + patch_tile, vector * deep + patch_vector
             inside = [tile_number < scope.size(tiles, "tiles"), vector_number < scope.size(vectors, "vectors")]
         items = dims.product([count for _, count in (*counts, *inner)])
-        word, axes = word_for(items * conv.lanes), [axis for axis, _ in (*counts, *inner)]
+        # Without patches, which are rounded up, there are no more items than elements of the result.
+        word = dtypes.u32 if self.is_small and conv.patch is None else word_for(items * conv.lanes)
+        axes = [axis for axis, _ in (*counts, *inner)]
         extents = [*(scope.size(count, "extent") for _, count in counts), *(build.index(count) for _, count in inner)]
         total, k = build.cast(scope.size(items, "items"), word), IRBuilder()
         item = k.let("item", thread_number(word, _THREADS))
@@ -360,17 +368,18 @@ def _index(number: Expr) -> Expr:
     return build.cast(number, dtypes.i64)
 
 
-def _place_type(conv: Depthwise) -> DType:
-    """The type of places in image, filter and result: 32 bits where all are known to be small enough for them, because
-    an address then takes half the instructions."""
+def unproven_reaches(conv: Depthwise) -> tuple[Dim, ...]:
+    """How far image, filter and result reach in memory, in elements, where that is not known to be less than
+    MOST_COUNTED."""
+    reaches: list[Dim] = []
     for type_ in (conv.image.type, conv.weight.type, conv.output):
         reach: Dim = 0
         for extent, stride in zip(type_.shape, type_.element_strides, strict=True):
             reach = reach + extent * stride
         upper = dims.bounds(reach)[1]
-        if upper is None or upper >= 1 << 30:
-            return dtypes.i64
-    return dtypes.i32
+        if upper is None or upper >= MOST_COUNTED:
+            reaches.append(reach)
+    return tuple(dict.fromkeys(reaches))
 
 
 def _inside(place: Expr, extent: Expr, is_positive: bool) -> Expr:
