@@ -28,7 +28,7 @@ PLUGINS = {
     "memory-model.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
     "mixed-precision.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",
     "numerics.md": "hidet.cpu._plugin,hidet.torch._plugin",
-    "tensors.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",
+    "tensors.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin,hidet.report._plugin",
     "tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
     "seeing.md": "hidet.cpu._plugin,hidet.report._plugin",
     "torch.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",

@@ -24,6 +24,8 @@ _OF_PACKAGES: Mapping[str, str] = {
 }
 _OF_COMMANDS: Mapping[str, str] = {
     "accuracy": "hidet-report",
+    "cache.log": "hidet-report",
+    "completion": "hidet-report",
     "bench": "hidet-report",
     "check": "hidet-onnx",
     "measure": "hidet-tune",

@@ -19,8 +19,9 @@ HIDET_API = 1
 
 
 def hidet_attributes() -> Iterable[AttributeSpec]:
-    """`compiled.profile(*inputs)`, `compiled.report().html(path)`."""
+    """`compiled.profile(*inputs)`, `compiled.report().html(path)`, what notebooks show."""
     return [
+        AttributeSpec(name="hidet.notebook.html_of", load="hidet.report.notebook:html_of"),
         AttributeSpec(
             name="hidet.runtime.CompileReport.html",
             load="hidet.report.page:write_page",
@@ -40,13 +41,15 @@ def hidet_attributes() -> Iterable[AttributeSpec]:
 
 
 def hidet_commands(cli: CommandTable) -> None:
-    """`hidet bench`, `hidet profile`, `hidet report`, `hidet accuracy`."""
+    """Those that measure or look at a model, the log of compilations, and completion in shells."""
     cli.add(
         "accuracy",
         load="hidet.report.accuracy_command:check_model",
         doc="Compare each kernel of MODEL with float64.",
     )
     cli.add("bench", load="hidet.report.bench_command:bench", doc="Measure the latency of MODEL, beside other systems.")
+    cli.add("cache.log", load="hidet.report.log_command:log", doc="Show what was compiled when, and how long it took.")
+    cli.add("completion", load="hidet.report.log_command:completion", doc="Print what completes commands in a shell.")
     cli.add("report", load="hidet.report.report_command:report_model", doc="Write a page about what became of MODEL.")
     cli.add(
         "profile", load="hidet.report.profile_command:profile_model", doc="Say how long each kernel of MODEL takes."
@@ -71,10 +74,12 @@ def hidet_kernel_built(name: str, target: str, cached: bool) -> None:
 
 def hidet_graph_compiled(compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
     """What graphs were made from, for profiles, reports and logs; pages, where HIDET_REPORT names a folder for them."""
+    from hidet.report.compile_log import note
     from hidet.report.logs import configure, log_graph
     from hidet.report.origin import keep_origin
 
     configure()
+    note(graph, compiled.report(), ctx)
     log_graph(keep_origin(compiled, graph, lowered, ctx))
     folder = os.environ.get("HIDET_REPORT")
     if folder:

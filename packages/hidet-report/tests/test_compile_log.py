@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 import hidet
 from hidet.cli import main
-from hidet.utils import compile_log
-from hidet.utils.compile_log import log_path, read_log
+from hidet.report import compile_log
+from hidet.report.compile_log import log_path, read_log
 
 
 @pytest.fixture(autouse=True)

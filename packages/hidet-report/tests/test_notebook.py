@@ -106,7 +106,7 @@ def test_a_value_of_another_wheel_is_shown_as_it_prints() -> None:
 
 def test_without_the_plugin_a_value_is_text() -> None:
     tensor = hidet.ones([2])
-    with hidet.plugins.without("script"):
+    with hidet.plugins.without("report"):
         assert tensor._repr_html_() is None
 
 

@@ -11,7 +11,7 @@ from click.shell_completion import get_completion_class
 
 from hidet.cli import main
 from hidet.cli.output import json_option, print_json
-from hidet.utils.compile_log import log_path, read_log
+from hidet.report.compile_log import log_path, read_log
 
 _VARIABLE = "_HIDET_COMPLETE"
 """By which click knows that a shell asks."""
