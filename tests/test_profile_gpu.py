@@ -69,7 +69,7 @@ def test_rows_add_up_to_the_call_on_a_gpu(build: Callable[[], nn.Module], shape:
     compiled = hidet.compile(model, (x,))
     found = compiled.profile(x, seconds=2.0)
     print(found)
-    assert all(row.seconds > 0 and row.line and row.node for row in found.rows)
+    assert all(row.seconds > 0 and row.line for row in found.rows)
     assert 0.97 <= found.coverage <= 1.03
 
 
