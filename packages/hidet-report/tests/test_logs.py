@@ -19,10 +19,11 @@ from .conftest import LAYER, graph
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test leaves a handler behind."""
+    before = list(logging.getLogger("hidet").handlers)
     yield
     monkeypatch.delenv("HIDET_LOG", raising=False)
     configure()
-    assert not logging.getLogger("hidet").handlers
+    assert logging.getLogger("hidet").handlers == before
 
 
 def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, setting: str) -> list[str]:

@@ -140,14 +140,18 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_a_layer_is_computed_as_by_the_interpreter(name: str) -> None:
     file = FILES[name]()
+    # Joined, the interpreter of TensorFlow 2.21 reads what nobody wrote, from the second row of a batch on.
+    is_joined = name == "both ways joined"
     x = np.random.default_rng(2).standard_normal((2, STEPS, WIDTH)).astype(np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        interpreter = tf.lite.Interpreter(model_content=file)
+        interpreter = tf.lite.Interpreter(model_content=FILES["both ways"]() if is_joined else file)
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
     interpreter.invoke()
     expected = [interpreter.get_tensor(entry["index"]) for entry in interpreter.get_output_details()]
+    if is_joined:
+        expected = [np.concatenate(expected, axis=-1)]
     compiled = hidet.compile(hidet.tensorflow.from_tflite(file))
     # State does not last from call to call.
     for _ in range(2):

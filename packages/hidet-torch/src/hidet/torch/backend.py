@@ -296,9 +296,9 @@ def _compile_imported(
             check(imported)
         if imported.eager and _copies_tensors(ctx):
             first = imported.eager[0]
-            where = ctx.target.memory and ctx.target.memory.name
             raise NeedsTorch(
-                f"{first.name} runs in torch ({first.reason}), which has no tensors on {where}", loc=first.loc
+                f"{first.name} runs in torch ({first.reason}), which has no tensors on {ctx.target.device}",
+                loc=first.loc,
             )
         if imported.eager:
             warnings.warn(fallback_warning(imported.eager), stacklevel=2)
@@ -315,8 +315,7 @@ def _compile_imported(
 
 def _copies_tensors(ctx: CompileContext) -> bool:
     """Whether calls copy tensors to a device that torch has none on."""
-    memory = ctx.target.memory
-    return memory is not None and device_for(memory.name).type == "cpu"
+    return ctx.target.memory is not None and device_for(ctx.target.device).type == "cpu"
 
 
 def foreign_classes(example_inputs: Sequence[Any]) -> list[EagerNode]:
