@@ -49,14 +49,10 @@ def as_numpy(tensor: torch.Tensor) -> Any:
 
 
 def device_for(name: str) -> torch.device:
-    """Where torch has the tensors that a target's code on device `name` works on: there, or, on a device that torch
-    has no tensors on, on the CPU."""
-    device = torch.device(name)
-    try:
-        torch.get_device_module(device)
-    except RuntimeError:
-        return torch.device("cpu")
-    return device
+    """Where torch has the tensors that a target's code on device `name` works on: there, where a target is for tensors
+    of such devices, else on the CPU."""
+    is_served = name.partition(":")[0] in load_registry().device_types
+    return torch.device(name if is_served else "cpu")
 
 
 class TorchAdapter:
