@@ -21,7 +21,7 @@ from hidet.errors import DeviceOutOfMemory, LaunchError
 from hidet.opencl.devices import Device, find_device
 from hidet.opencl.driver import check, function
 from hidet.runtime.adapter import TensorFacts
-from hidet.runtime.frame import row_major
+from hidet.runtime.frame import row_major, span
 from hidet.runtime.memory import Memory
 
 _READ_WRITE = 1
@@ -115,9 +115,7 @@ class DeviceArray:
     @property
     def extent(self) -> int:
         """Elements from the first to the last one in memory, gaps included."""
-        if 0 in self.shape:
-            return 0
-        return 1 + sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
+        return span(self.shape, self.strides)
 
     def flat(self) -> Any:
         """A copy on the host, as elements lie in memory."""

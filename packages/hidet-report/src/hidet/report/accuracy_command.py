@@ -10,18 +10,11 @@ import click
 from rich.console import Console
 
 from hidet.cli.inputs import inputs_option, shapes_option, values_option
-from hidet.cli.model import (
-    ARTIFACT_SUFFIX,
-    arguments_from,
-    compiled_from,
-    model_argument,
-    request_from,
-    settings_option,
-    target_option,
-)
+from hidet.cli.model import model_argument, settings_option, target_option
 from hidet.cli.output import json_option, print_json
 from hidet.report.accuracy_text import WIDTH, accuracy_table
 from hidet.report.checking import check_accuracy
+from hidet.report.model_inputs import compile_with_inputs
 
 
 @click.command("accuracy")
@@ -46,12 +39,9 @@ def check_model(
     as_json: bool,
 ) -> None:
     """Compare each kernel of MODEL with float64, beside numpy's error; exit with 1 when one is wrong."""
-    if model.suffix == ARTIFACT_SUFFIX:
-        raise click.UsageError(f"{model} is compiled already, and does not say from what: give the model itself")
-    request = request_from(shapes, values, inputs)
-    made = compiled_from(model, target, settings, request)
+    compiled, given = compile_with_inputs(model, target, settings, shapes, values, inputs, seed=seed)
     script = repro or Path(f"{model.stem}_wrong_kernel.py")
-    found = check_accuracy(made.compiled, *arguments_from(made, request, seed).values(), repro=script)
+    found = check_accuracy(compiled, *given, repro=script)
     if as_json:
         print_json({"model": model, **found.as_json()})
     else:

@@ -11,16 +11,9 @@ import click
 from rich.console import Console
 
 from hidet.cli.inputs import inputs_option, shapes_option, values_option
-from hidet.cli.model import (
-    ARTIFACT_SUFFIX,
-    arguments_from,
-    compiled_from,
-    model_argument,
-    request_from,
-    settings_option,
-    target_option,
-)
+from hidet.cli.model import model_argument, settings_option, target_option
 from hidet.cli.output import json_option, print_json
+from hidet.report.model_inputs import compile_with_inputs
 from hidet.report.profile_text import WIDTH, profile_table
 from hidet.report.profiling import SECONDS, profile
 
@@ -51,11 +44,9 @@ def profile_model(
     as_json: bool,
 ) -> None:
     """Measure each kernel of MODEL, and name the line of the model that it comes from."""
-    if model.suffix == ARTIFACT_SUFFIX:
-        raise click.UsageError(f"{model} is compiled already, and does not say from what: give the model itself")
-    request = request_from(shapes, values, inputs)
-    made = compiled_from(model, target, settings, request, {"threads": threads})
-    found = profile(made.compiled, *arguments_from(made, request).values(), seconds=seconds)
+    options = {"threads": threads}
+    compiled, given = compile_with_inputs(model, target, settings, shapes, values, inputs, options)
+    found = profile(compiled, *given, seconds=seconds)
     if trace is not None:
         try:
             trace.write_text(json.dumps(found.trace()), encoding="utf-8")

@@ -8,16 +8,9 @@ from pathlib import Path
 import click
 
 from hidet.cli.inputs import inputs_option, shapes_option, values_option
-from hidet.cli.model import (
-    ARTIFACT_SUFFIX,
-    arguments_from,
-    compiled_from,
-    model_argument,
-    request_from,
-    settings_option,
-    target_option,
-)
+from hidet.cli.model import model_argument, settings_option, target_option
 from hidet.report.checking import check_accuracy
+from hidet.report.model_inputs import compile_with_inputs
 from hidet.report.page import write_page
 from hidet.report.profiling import SECONDS, profile
 
@@ -48,12 +41,9 @@ def report_model(
     settings: Sequence[str],
 ) -> None:
     """Compile and measure MODEL, and write a page with all that became of it, which needs no network."""
-    if model.suffix == ARTIFACT_SUFFIX:
-        raise click.UsageError(f"{model} is compiled already, and does not say from what: give the model itself")
-    request = request_from(shapes, values, inputs)
-    made = compiled_from(model, target, settings, request, {"threads": threads})
-    inputs_given = list(arguments_from(made, request).values())
-    times = profile(made.compiled, *inputs_given, seconds=seconds) if seconds else None
-    errors = check_accuracy(made.compiled, *inputs_given) if accuracy else None
-    write_page(made.compiled.report(), output, times, errors, listings=not no_listings)
+    options = {"threads": threads}
+    compiled, given = compile_with_inputs(model, target, settings, shapes, values, inputs, options)
+    times = profile(compiled, *given, seconds=seconds) if seconds else None
+    errors = check_accuracy(compiled, *given) if accuracy else None
+    write_page(compiled.report(), output, times, errors, listings=not no_listings)
     click.echo(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")

@@ -15,6 +15,7 @@ from hidet.ir.func import Module
 from hidet.ir.stmt import Invoke
 from hidet.ir.visit import walk
 from hidet.runtime.adapter import NumpyAdapter
+from hidet.runtime.frame import span
 from hidet.schedule.task import Task, TaskTensor
 
 if TYPE_CHECKING:
@@ -74,6 +75,5 @@ def read_tensor(
         return np.array(_NUMPY.wrap(address, shape, strides, dtype.name), order="C")
     array, start = _NUMPY.empty(shape, strides, dtype.name)
     if array.size:
-        span = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
-        memory.in_stream(*stream).to_host(start, address, span * dtype.nbytes)
+        memory.in_stream(*stream).to_host(start, address, span(shape, strides) * dtype.nbytes)
     return np.array(array, order="C")
