@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from dataclasses import replace
@@ -99,6 +100,31 @@ def test_calls_of_one_or_two_rows_are_gemvs(m: int) -> None:
     entry = step.program.module.function(step.program.module.entry)
     asked = [node for node in walk(entry.body) if isinstance(node, Binary) and node.op == "eq"]
     assert {node.b.value for node in asked if isinstance(node.b, Const)} >= {1, 2}
+
+
+PRODUCT = """
+symbol m: {m} hint 3
+symbol n: {n} hint 3
+symbol k: {k} hint 3
+graph g(%a: {dtype}[m, k], %b: {dtype}[n, k]):
+  %0: {dtype}[m, n] = linear(%a, %b)
+  return %0
+"""
+RANGES = ("0..", "1..4", "2..100")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_a_call_whose_sum_cannot_be_split_has_a_kernel_whatever_the_ranges_of_sizes(dtype: str, arch: str) -> None:
+    for m, n, k in itertools.product(RANGES, RANGES, RANGES):
+        text = PRODUCT.format(m=m, n=n, k=k, dtype=dtype)
+        assert any(not tiling.is_split for tiling in tilings(text, arch)), text
+
+
+@pytest.mark.parametrize("k", [1, 300])
+def test_products_of_few_rows_and_columns_that_are_sums_of_symbolic_length_are_right(k: int) -> None:
+    text = PRODUCT.format(m="1..4", n="2..100", k="1..", dtype="f16")
+    assert_right(text, "cuda.matmul", 1e-2, sizes={"m": 3, "n": 5, "k": k}, arch="sm_90a")
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])

@@ -63,14 +63,19 @@ def tilings_by_size(
     """
     nbytes, most = product.a.tensor.type.dtype.nbytes, dims.bounds(product.m)[1]
     tables = ([replace(t, tiles=with_bytes_along_k(t.tiles, nbytes)) for t in table] for table in _TABLES)
+    table = next(table for table in tables if table[0].tiles in choices)
     found: list[Tiling] = []
-    for tiling in next(table for table in tables if table[0].tiles in choices):
+    for tiling in table:
         own = tiling if tuple(splits) == SPLIT_K else replace(tiling, split_k=splits[0])
         is_far_larger = most is not None and own.tiles.m >= 2 * max(most, 32)
         count = _splits_of_call(product, own, target)
         if own.tiles in choices and not is_far_larger and count is not None:
             # Short sums, and those of many results, are never split.
             found.append(replace(own, split_k=1) if count == 1 else own)
+    if all(tiling.split_k == FILL for tiling in found):
+        # A call whose sum is too short to be split needs one as well.
+        smallest = min((tiling for tiling in table if tiling.tiles in choices), key=lambda tiling: tiling.tiles.m)
+        found.insert(0, replace(smallest, split_k=1))
     first, *others = dict.fromkeys(found)
     return replace(first, others=tuple(others))
 
