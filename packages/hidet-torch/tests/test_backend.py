@@ -268,6 +268,19 @@ def test_a_graph_that_aot_autograd_cannot_trace_runs_in_torch() -> None:
     assert torch.equal(given, right)
 
 
+@pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+@pytest.mark.parametrize("shape", [(1, 1, 3), (3, 1, 1), (0, 1, 1), (2, 3, 4)])
+@pytest.mark.parametrize("axis", [-3, -1, 1])
+def test_norms_have_the_rank_that_eager_mode_gives_them(shape: tuple[int, ...], axis: int) -> None:
+    """Seeds 1400129 and 1510603 of tests.fuzz.torch_programs: torch 2.11 infers an axis too many over one element."""
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, 3, axis).sum(0) + 1
+
+    x = torch.ones(*shape)
+    torch.testing.assert_close(torch.compile(norm, backend="hidet")(x), norm(x))
+
+
 def test_a_trace_that_fails_in_a_region_of_autocast_leaves_it_closed() -> None:
     """Seed 1020624 of tests.fuzz.torch_programs: torch kept the weights of the first call."""
     linear = torch.nn.Linear(8, 2)
@@ -285,6 +298,17 @@ def test_a_trace_that_fails_in_a_region_of_autocast_leaves_it_closed() -> None:
     assert torch.equal(compiled(torch.ones(8, 8)[::2]), function(torch.ones(8, 8)[::2]))
     assert torch.autocast_increment_nesting() == 1
     assert torch.autocast_decrement_nesting() == 0
+
+
+def test_what_a_failed_trace_has_entered_is_off_again() -> None:
+    """Seed 1510975 of tests.fuzz.torch_programs."""
+    before = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+    with pytest.raises(ZeroDivisionError), compat.closing_autocast():
+        torch.autocast("cpu", torch.float16, cache_enabled=False).__enter__()
+        raise ZeroDivisionError
+    assert not torch.is_autocast_enabled("cpu")
+    after = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+    assert after == before
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])

@@ -25,7 +25,8 @@ _TURN = 3e-4
 """Seconds that a timed record should take: many times what the clock's events do."""
 _MOST_REPEATS = 200
 _LEAST_TURNS = 3
-_LEAST_ROUNDS = 7
+_LEAST_ROUNDS = 3
+_CALLS_OF_ROUND = 5
 _LEAST_SHARE = 0.02
 """What part of a call a difference between two of its beginnings tells for sure."""
 _LEAST_DIFFERENCE = 5e-6
@@ -104,17 +105,21 @@ def _times_in_place(
     if whole is None:
         return None
     start = _Beginning(split, inputs)
-    ends = ends_of_groups([value for _, value in alone])
-    share = seconds / (len(ends) + 2)
-    call, calls = _behind(memory, whole.launch, whole.launch, share)
-    found = []
+    values = [value for _, value in alone]
+    # Of long calls fewer beginnings are measured in the same time.
+    rounds_of_call = _LEAST_ROUNDS * _CALLS_OF_ROUND * math.fsum(values)
+    ends = ends_of_groups(values, max(_LEAST_SHARE, rounds_of_call / seconds))
+    calls: list[float] = []
+    shares: list[float] = []
     for end in (0, *ends):
         recorded = start.record(end)
         if recorded is None:
             return None
-        found.append(_behind(memory, whole.launch, recorded.launch, share)[0])
-    parts = parts_of_groups([value for _, value in alone], ends, found)
-    return [(name, value) for (name, _), value in zip(alone, parts, strict=True)], max(found[0], 0.0), call, calls
+        shares.append(_share_of_call(memory, whole.launch, recorded.launch, calls, seconds / (len(ends) + 1)))
+    call = statistics.median(calls)
+    parts = parts_of_groups(values, ends, [share * call for share in shares])
+    named = [(name, part) for (name, _), part in zip(alone, parts, strict=True)]
+    return named, max(shares[0] * call, 0.0), call, len(calls)
 
 
 class _Beginning:
@@ -140,10 +145,11 @@ class _Beginning:
         return self._graph.record(self._inputs)
 
 
-def ends_of_groups(alone: Sequence[float]) -> list[int]:
+def ends_of_groups(alone: Sequence[float], share: float = _LEAST_SHARE) -> list[int]:
     """How many runs there are up to the end of each group of neighbours that together take long enough for a
-    difference between two calls to tell. alone: seconds of each run by itself."""
-    least = max(_LEAST_SHARE * math.fsum(alone), _LEAST_DIFFERENCE)
+    difference between two calls to tell. alone: seconds of each run by itself. share: of a call, that is long enough.
+    """
+    least = max(share * math.fsum(alone), _LEAST_DIFFERENCE)
     ends: list[int] = []
     taken = 0.0
     for number, value in enumerate(alone):
@@ -174,21 +180,29 @@ def parts_of_groups(alone: Sequence[float], ends: Sequence[int], found: Sequence
     return parts
 
 
-def _behind(memory: DeviceMemory, first: Launch, second: Launch, seconds: float) -> tuple[float, int]:
-    """Seconds that `second` takes right behind `first`, and how often that was measured."""
+def _share_of_call(memory: DeviceMemory, call: Launch, beginning: Launch, calls: list[float], seconds: float) -> float:
+    """What part of a call its beginning takes, both right behind a call. Appends the seconds of calls to `calls`.
 
-    def both(stream: int) -> None:
-        first(stream)
-        second(stream)
+    The device's clock frequency changes from one moment to the next, and with it both.
+    """
 
-    for run in (first, both):
+    def behind(launch: Launch) -> Launch:
+        def both(stream: int) -> None:
+            call(stream)
+            launch(stream)
+
+        return both
+
+    runs = (call, behind(beginning), behind(call))
+    for run in runs:
         memory.time(run)
-    longer: list[float] = []
+    shares: list[float] = []
     end = time.perf_counter() + seconds
-    while len(longer) < _LEAST_ROUNDS or time.perf_counter() < end:
-        alone = memory.time(first)
-        longer.append(memory.time(both) - alone)
-    return statistics.median(longer), len(longer)
+    while len(shares) < _LEAST_ROUNDS or time.perf_counter() < end:
+        once, short, twice = map(memory.time, runs)
+        calls.append(max(twice - once, 1e-9))
+        shares.append((short - once) / calls[-1])
+    return statistics.median(shares)
 
 
 def _with_own_memory(split: SplitGraph, inputs: Sequence[Any], memory: DeviceMemory) -> list[Any]:

@@ -494,16 +494,24 @@ def _rows_meet(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 @contextmanager
 def closing_autocast() -> Iterator[None]:
-    """A context at whose end no more regions of autocast are open than at its beginning.
+    """A context at whose end the regions of autocast are open that were so at its beginning.
 
     A trace that fails inside of a region leaves it open, and torch keeps weights as it has cast them once until the
     last region is closed: whatever they are changed to, products would go on with those.
     """
     before = torch.autocast_increment_nesting()
     torch.autocast_decrement_nesting()
+    accelerator = torch.accelerator.current_accelerator()
+    devices = ("cpu",) if accelerator is None else ("cpu", accelerator.type)
+    states = [(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices]
+    is_cached = torch.is_autocast_cache_enabled()
     try:
         yield
     finally:
+        for device, is_enabled, dtype in states:
+            torch.set_autocast_enabled(device, is_enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(is_cached)
         left = torch.autocast_increment_nesting()
         while left >= before:
             left = torch.autocast_decrement_nesting()

@@ -193,6 +193,13 @@ class TorchEmitter(Emitter):
         is_told = any(isinstance(got, DimExpr) and extent == 1 for got, extent in pairs)
         return self.reshape(value, want.shape) if is_told else value
 
+    def has_inferred_rank(self, value: Any) -> bool:
+        """Whether what a handler made has as many axes as torch infers. Else torch is wrong: the rank of a result
+        follows from the operator's definition."""
+        made = value if isinstance(value, tuple) else (value,)
+        pairs = zip(made, self.results, strict=False)
+        return all(got.tensor.rank == want.rank for got, want in pairs if isinstance(got, Value) and want is not None)
+
     def require_inferred(self, value: Any) -> None:
         """UnsupportedOp unless a handler made what torch infers; else the handler is wrong, and eager mode is right."""
         made = value if isinstance(value, tuple) else (value,)

@@ -24,7 +24,7 @@ from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
 from hidet.torch.effects import without_tokens
 from hidet.torch.emitter import AtenFacts, Layout, TorchEmitter
-from hidet.torch.fallback import EagerNode, eager_spec, handler_failure, refusal
+from hidet.torch.fallback import EagerNode, NeedsTorch, eager_spec, handler_failure, refusal
 from hidet.torch.fx_nodes import (
     ASSERTION,
     COMPLEX,
@@ -332,6 +332,11 @@ class Importer:
             if not varying:
                 raise
             raise UnsupportedOp(f"the number {varying[0]}, which differs between calls, has to be known") from error
+        if not self.emitter.has_inferred_rank(value):
+            # What follows was traced with that rank.
+            inferred = ", ".join(map(str, types))
+            message = f"torch infers {inferred} for the results of {name}, which have another rank"
+            raise NeedsTorch(message, loc=self.builder.loc)
         self.emitter.require_inferred(value)
         return self.emitter.as_inferred(value)
 
