@@ -363,6 +363,16 @@ def test_an_extent_that_guards_make_one_broadcasts(function: Callable[[torch.Ten
     torch.testing.assert_close(compiled(x), function(x))
 
 
+@pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+@pytest.mark.parametrize("sizes", [(2, 5, 8), (8, 5, 6)])
+def test_a_view_that_leaves_the_slice_for_the_sizes_traced_reads_the_storage(sizes: tuple[int, ...]) -> None:
+    """Seeds 1040697 and 1630064 of tests.fuzz.torch_programs."""
+    compiled = torch.compile(lambda x: x.as_strided((2, 3), (0, 1)) + 1, backend="hidet", dynamic=True)
+    for size in sizes:
+        x = torch.arange(1.0 * size * size).view(size, size)[: size // 2, :2]
+        assert torch.equal(compiled(x), x.as_strided((2, 3), (0, 1)) + 1)
+
+
 @pytest.mark.parametrize("invert", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32, torch.bfloat16])

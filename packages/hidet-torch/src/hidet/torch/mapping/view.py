@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hidet.dims import Dim, bounds, last_place, maximum, minimum, product, prove_le, prove_lt
+from hidet.dims import Dim, bounds, hint_value, last_place, maximum, minimum, product, prove_le, prove_lt
 from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.graph.types import same_shape
@@ -172,8 +172,9 @@ def eager_places(
     for x, (layout, begin) in e.facts.stored():
         offset = begin if offset is None else offset
         order, start = memory_order(x.tensor.shape, layout), offset - begin
-        is_inside = prove_le(0, start) is True and prove_lt(start + last_place(size, stride), product(x.tensor.shape))
-        if order is not None and is_inside is not False:
+        last, extent = start + last_place(size, stride), product(x.tensor.shape)
+        is_inside = prove_le(0, start) is True and prove_lt(last, extent)
+        if order is not None and is_inside is not False and _may_be_inside(start, last, extent):
             found.append(Stored(x, order, start))
             if is_inside:
                 return found[-1]
@@ -187,6 +188,13 @@ def eager_places(
         loc=e.builder.loc,
         hint="call it on the whole tensor, or leave it out of the compiled function (torch.compiler.disable)",
     )
+
+
+def _may_be_inside(start: Dim, last: Dim, extent: Dim) -> bool:
+    """False where a tensor of so many elements has not all from `start` to `last` for the sizes that were traced,
+    whatever holds for others."""
+    first, end, count = hint_value(start), hint_value(last), hint_value(extent)
+    return first is None or end is None or count is None or (first >= 0 and end < count)
 
 
 def _as_strided(
