@@ -1,6 +1,6 @@
 """Measure builds with symbolic sizes beside builds for each size, on a GPU: one artifact has to do what many do.
 
-python benchmarks/gpu_dynamic.py                                     all sweeps, about three minutes
+python benchmarks/gpu_dynamic.py                                     all sweeps, about five minutes
 python benchmarks/gpu_dynamic.py --sweeps bert --sizes 20            twenty seeded sizes of one of them
 python benchmarks/gpu_dynamic.py --layers 1.1                        kernels of both builds where the ratio is above 1.1
 
@@ -30,13 +30,14 @@ from rich.table import Table
 
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_layers import print_kernels, profile_kernels
-from benchmarks.gpu_rows import GPU_MODELS
+from benchmarks.gpu_rows import GPU_MODELS, build_on_gpu
 from benchmarks.gpu_timing import time_on_gpu
+from benchmarks.llama_layers import llama_inputs
 from benchmarks.options import names_from, report_console
 from hidet.cli.timing import measure_alternately
 from hidet.runtime.compiled import CompileReport
 from tests.models.compile_reports import collected_reports
-from tests.models.entry import seeded
+from tests.models.entry import Inputs, seeded
 
 Size = tuple[int, ...]
 _SEED = 20
@@ -47,15 +48,32 @@ _FARTHEST = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A model and sizes of its input. model: its name in `GPU_MODELS`. name: of the input, whose `axes` are symbolic.
-    first: sizes that are always measured; drawn: a size from a generator."""
+    """A model and sizes of its inputs. model: its name in `GPU_MODELS`. make: inputs by name for a size, on the host,
+    floats in f32. axes: by the name of an input, those that are symbolic. first: sizes that are always measured; drawn:
+    a size from a generator. dtype: of weights and floating inputs."""
 
     model: str
-    name: str
-    make: Callable[[Size], torch.Tensor]
-    axes: tuple[int, ...]
+    make: Callable[[Size], Inputs]
+    axes: Mapping[str, tuple[int, ...]]
     first: tuple[Size, ...]
     drawn: Callable[[random.Random], Size]
+    dtype: torch.dtype = torch.float16
+
+    def inputs(self, size: Size) -> Inputs:
+        """Inputs on the GPU."""
+        made = self.make(size)
+        return {
+            name: value.to("cuda", self.dtype if value.is_floating_point() else value.dtype)
+            for name, value in made.items()
+        }
+
+    def symbolic_inputs(self, size: Size) -> Inputs:
+        """Inputs on the GPU whose axes dynamo takes for symbolic."""
+        made = self.inputs(size)
+        for name, axes in self.axes.items():
+            for axis in axes:
+                torch._dynamo.mark_dynamic(made[name], axis)
+        return made
 
     def sizes(self, count: int) -> list[Size]:
         """The first sizes, and as many drawn ones as are missing to `count`."""
@@ -63,40 +81,63 @@ class Sweep:
         return [*self.first, *(self.drawn(generator) for _ in range(count - len(self.first)))][:count]
 
 
-def _images(size: Size) -> torch.Tensor:
+def _images(size: Size) -> Inputs:
     batch, height, width = size
-    return torch.randn(batch, 3, height, width, generator=seeded(0)).to("cuda", torch.float16)
+    return {"x": torch.randn(batch, 3, height, width, generator=seeded(0))}
 
 
-def _tokens(size: Size) -> torch.Tensor:
-    return torch.randint(3, 30522, size, generator=seeded(0)).cuda()
+def _tokens(size: Size) -> Inputs:
+    return {"input_ids": torch.randint(3, 30522, size, generator=seeded(0))}
+
+
+def _prompts(size: Size) -> Inputs:
+    batch, length = size
+    return llama_inputs(batch, length=length, past=0)
+
+
+def _steps(size: Size) -> Inputs:
+    batch, past = size
+    return llama_inputs(batch, length=1, past=past)
 
 
 SWEEPS: Mapping[str, Sweep] = MappingProxyType(
     {
         "resnet50": Sweep(
             "resnet50",
-            "x",
             _images,
-            (0, 2, 3),
+            {"x": (0, 2, 3)},
             ((8, 224, 224), (2, 224, 224), (100, 224, 224), (5, 187, 251)),
             lambda g: (g.randint(2, 64), g.randint(128, 320), g.randint(128, 320)),
         ),
         "resnet50-batch": Sweep(
             "resnet50",
-            "x",
             _images,
-            (0,),
+            {"x": (0,)},
             ((8, 224, 224), (48, 224, 224)),
             lambda g: (g.randint(2, 128), 224, 224),
         ),
         "bert": Sweep(
             "bert-base",
-            "input_ids",
             _tokens,
-            (0, 1),
+            {"input_ids": (0, 1)},
             ((8, 384), (2, 7), (5, 77), (16, 128), (32, 64)),
             lambda g: (g.randint(2, 32), g.randint(2, 512)),
+        ),
+        "llama-prefill": Sweep(
+            "llama-prefill",
+            _prompts,
+            {"tokens": (1,), "cosine": (0,), "sine": (0,)},
+            ((1, 777), (1, 33), (1, 2048)),
+            lambda g: (1, g.randint(2, 4096)),
+            torch.bfloat16,
+        ),
+        "llama-decode": Sweep(
+            "llama-decode",
+            _steps,
+            {"tokens": (0,), "keys": (0, 2), "values": (0, 2)},
+            ((8, 2000), (2, 100), (32, 1024)),
+            lambda g: (g.randint(2, 64), g.randint(2, 4096)),
+            torch.bfloat16,
         ),
     }
 )
@@ -148,26 +189,24 @@ def main(sweeps: tuple[str, ...], sizes: int, seconds: float, layers: float, mos
 def _measure(
     console: Console, name: str, sweep: Sweep, sizes: Sequence[Size], seconds: float, layers: float, most: int
 ) -> list[DynamicRow]:
-    model = GPU_MODELS[sweep.model].build().to("cuda", torch.float16)
+    model = build_on_gpu(GPU_MODELS[sweep.model], sweep.dtype)
     rows: list[DynamicRow] = []
     with torch.no_grad(), collected_reports() as reports:
         symbolic = torch.compile(model, backend="hidet", mode="reduce-overhead")
         symbolic_reports: list[CompileReport] = []
         for size in sizes:
-            x = sweep.make(size)
-            for axis in sweep.axes:
-                torch._dynamo.mark_dynamic(x, axis)
+            inputs = sweep.symbolic_inputs(size)
             seen, start = len(reports), time.perf_counter()
-            error = _distance(symbolic(**{sweep.name: x}), model(**{sweep.name: x}))
+            error = _distance(symbolic(**inputs), model(**inputs))
             symbolic_reports += reports[seen:]
             if seen < len(reports):
                 console.print(f"{name} {size}: compiled in {time.perf_counter() - start:.1f} s")
             seen = len(reports)
             # A build of its own for the size: dynamo tells compiled functions of one module apart by their backends.
             known = torch.compile(model, backend="hidet", mode="reduce-overhead", dynamic=False)
-            plain = {sweep.name: sweep.make(size)}
+            plain = sweep.inputs(size)
             known(**plain)
-            runs = {"symbolic": partial(symbolic, **{sweep.name: x}), "known": partial(known, **plain)}
+            runs = {"symbolic": partial(symbolic, **inputs), "known": partial(known, **plain)}
             found = measure_alternately(runs, seconds, _ROUNDS, time_turn=time_on_gpu)
             medians = (found[key].median for key in ("symbolic", "known"))
             rows.append(DynamicRow(name, size, *medians, error, len(symbolic_reports)))

@@ -123,14 +123,18 @@ TUNED_ROWS = (
 """The rows that tuning is measured on (`--peers hidet-tuned`)."""
 
 
+def build_on_gpu(entry: GpuModel, dtype: torch.dtype) -> nn.Module:
+    """A model on the GPU, in a dtype."""
+    # Large models are made where they are used: random numbers take a CPU longer than the whole measurement.
+    with torch.device("cuda" if entry.build in (build_llama, build_unet_block) else "cpu"):
+        model = entry.build()
+    return model.to("cuda", dtype)
+
+
 def prepare_row(row: RowName) -> tuple[nn.Module, Inputs]:
     """Model and inputs of a row on the GPU, floating tensors in its dtype."""
     entry, dtype = GPU_MODELS[row.model], DTYPES[row.dtype]
-    # Large models are made where they are used: random numbers take a CPU longer than the whole measurement.
-    device = "cuda" if entry.build in (build_llama, build_unet_block) else "cpu"
-    with torch.device(device):
-        model = entry.build()
     inputs = {name: value.cuda() for name, value in entry.inputs(row.batch).items()}
-    return model.to("cuda", dtype), {
+    return build_on_gpu(entry, dtype), {
         name: value.to(dtype) if value.is_floating_point() else value for name, value in inputs.items()
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import sys
 import time
 from dataclasses import replace
@@ -243,6 +244,16 @@ def test_a_sweep_draws_the_same_sizes_every_time(name: str) -> None:
     assert sweep.model in GPU_MODELS
     assert sweep.sizes(20) == sweep.sizes(20)
     assert sweep.sizes(20)[: len(sweep.first)] == list(sweep.first)
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_sizes_of_a_sweep_differ_on_its_symbolic_axes_alone(name: str) -> None:
+    sweep = SWEEPS[name]
+    small, large = map(sweep.make, sorted(sweep.sizes(20), key=math.prod)[:2])
+    for key, value in small.items():
+        pairs = zip(value.shape, large[key].shape, strict=True)
+        differing = {axis for axis, (one, other) in enumerate(pairs) if one != other}
+        assert differing <= set(sweep.axes.get(key, ()))
 
 
 def test_a_symbolic_build_is_beside_the_one_for_the_size() -> None:
