@@ -53,7 +53,7 @@ class _Layer(nn.Module):
         key, value = _rotated(heads(self.key(y)), cosine, sine), heads(self.value(y))
         if keys.shape[2]:
             key, value = torch.cat((keys, key), 2), torch.cat((values, value), 2)
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=length > 1, enable_gqa=True)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=bool(length > 1), enable_gqa=True)
         x = x + self.output(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
         y = self.hidden_norm(x)
         result: torch.Tensor = x + self.down(F.silu(self.gate(y)) * self.up(y))
