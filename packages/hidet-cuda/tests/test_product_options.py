@@ -16,6 +16,9 @@ from hidet.errors import OptionError
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
+from hidet.host.code_cache import module_key
+from hidet.host.units import CompileUnit
+from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
@@ -157,6 +160,14 @@ def test_quotients_are_rounded_and_small_numbers_kept_unless_speed_is_asked_for(
     divisions = {word for word in re.findall(r"div\.[\w.]+", compile_ptx(source, "sm_80")) if word.endswith("f32")}
     assert divisions == {instruction}
     assert verify_round_trip(module)
+
+
+@pytest.mark.parametrize(("target", "is_read"), [("cpu", False), ("cuda:sm_80", True)])
+def test_options_about_rounding_are_part_of_the_cache_key_of_the_target_that_reads_them_alone(target, is_read) -> None:
+    unit = CompileUnit(Module((), "entry"), "digest", effort=3)
+    options: list[dict[str, Any]] = [{}, {"cuda.ftz": True}, {"cuda.prec_div": False}]
+    digests = {module_key("unit", unit, make_context(target, {"cache": False, **each})).digest for each in options}
+    assert len(digests) == (3 if is_read else 1)
 
 
 def verify_round_trip(module: Any) -> bool:

@@ -80,6 +80,7 @@ def of_priority(priority: int | None, load: str = "m:f") -> ScheduleSpec:
         (lambda: option(doc=""), "expected one line that says what the option does"),
         (lambda: option(default="many"), "the default is not valid"),
         (lambda: option(default=3, choices=(1, 2)), "the default is not valid"),
+        (lambda: option(targets="cpu"), "targets is 'cpu', expected a tuple"),
     ],
 )
 def test_a_bad_field_is_named_with_its_value(make, message) -> None:

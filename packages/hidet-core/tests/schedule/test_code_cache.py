@@ -10,10 +10,11 @@ from types import ModuleType
 import pytest
 
 from hidet.cache import CacheKey, KernelCache
-from hidet.context import CompileContext, make_context
+from hidet.context import CompileContext, make_context, options_from
 from hidet.host.code_cache import PACKED_FROM, keep_modules, module_key, pack, read_modules, unpack
 from hidet.host.units import CompileUnit
 from hidet.ir.func import Module
+from hidet.plugins import OptionSpec
 
 
 class _CountingCache(KernelCache):
@@ -88,6 +89,20 @@ def test_the_name_of_the_targets_wheel_is_part_of_the_key(ctx: CompileContext) -
         other = {**ctx.registry.owners, ("targets", "cpu"): replace(owner, **change)}
         newer = replace(ctx, registry=replace(ctx.registry, owners=other))
         assert module_key(name, unit, newer).digest != module_key(name, unit, ctx).digest
+
+
+@pytest.mark.parametrize(("targets", "is_part"), [((), True), (("loom", "cpu"), True), (("loom",), False)])
+def test_options_that_the_targets_code_depends_on_are_part_of_the_key_and_others_are_not(
+    ctx: CompileContext, targets: tuple[str, ...], is_part: bool
+) -> None:
+    spec = OptionSpec(name="loom.speed", type=int, default=1, affects_cache=True, targets=targets, doc="Speed.")
+    (name, unit), *_ = _units("a").items()
+    registry = replace(ctx.registry, options={"loom.speed": spec})
+    digests = {
+        module_key(name, unit, replace(ctx, registry=registry, options=options_from({"loom.speed": speed}))).digest
+        for speed in (1, 2)
+    }
+    assert len(digests) == (2 if is_part else 1)
 
 
 def test_a_target_of_no_file_is_compiled_anew(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:

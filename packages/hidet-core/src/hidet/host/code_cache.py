@@ -96,8 +96,9 @@ def _key(name: str, digest: str, effort: str, ctx: CompileContext) -> CacheKey:
 
 
 def _plugin_options(ctx: CompileContext) -> str:
-    """The values of plug-ins' options that generated code depends on."""
-    names = sorted(spec.name for spec in ctx.registry.options.values() if spec.affects_cache)
+    """The values of plug-ins' options that code for this target depends on."""
+    options = (spec for spec in ctx.registry.options.values() if spec.affects_cache)
+    names = sorted(spec.name for spec in options if ctx.target.name in (spec.targets or (ctx.target.name,)))
     return " ".join(f"{name}={ctx.option(name)!r}" for name in names)
 
 

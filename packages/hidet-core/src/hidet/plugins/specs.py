@@ -430,17 +430,20 @@ class OptionSpec(NamedSpec):
     default: a value of that type; None means "not set" and makes None a valid value.
     choices: the only valid values; empty when any value of the type is valid.
     affects_cache: whether generated code depends on it, so that it belongs to the cache key.
+    targets: names of the targets whose code that is; all where it is empty.
     """
 
     type: type
     default: bool | int | float | str | None
     affects_cache: bool
     choices: tuple[bool | int | float | str, ...] = ()
+    targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         NamedSpec.__post_init__(self)
         if "." not in self.name:
             raise _refuse(self, "name", self.name, "a namespace and a name, as in 'cpu.threads'")
+        _check_names(self, "targets", self.targets, allow_any=False, allow_empty=True)
         if self.type not in _OPTION_TYPES:
             raise _refuse(self, "type", self.type, "bool, int, float or str")
         if not self.doc:

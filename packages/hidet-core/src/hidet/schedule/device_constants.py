@@ -19,12 +19,7 @@ from hidet.cache import cache_directory
 from hidet.context import CompileContext
 from hidet.errors import CacheWarning, OptionError
 from hidet.private_files import distrust_directory, make_private, open_private, publish
-from hidet.target.constants import (
-    DeviceConstants,
-    constants_from_json,
-    constants_to_json,
-    measurable,
-)
+from hidet.target.constants import DeviceConstants, constants_from_json, constants_to_json, measurable
 
 _MOST_BYTES = 1 << 20
 

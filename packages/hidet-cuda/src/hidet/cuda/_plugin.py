@@ -49,6 +49,7 @@ def hidet_options() -> Iterable[OptionSpec]:
             type=bool,
             default=False,
             affects_cache=True,
+            targets=("cuda",),
             doc="numbers of f32 nearer to zero than 2^-126 count as zero",
         ),
         OptionSpec(
@@ -56,6 +57,7 @@ def hidet_options() -> Iterable[OptionSpec]:
             type=bool,
             default=True,
             affects_cache=True,
+            targets=("cuda",),
             doc="quotients of f32 are rounded as IEEE 754 has it; else they may be off by two units in the last place",
         ),
         OptionSpec(
