@@ -1,26 +1,45 @@
 """What cost models know of a CPU: published numbers of its kind, and those of this machine, measured.
 
-Published numbers are of a server's core of about 3 GHz: what differs between processors with equally wide vectors is
-mostly how many cores share a cache or the memory, which a name does not tell.
+Published numbers are of a kind of core under load, or of a server's core of about 3 GHz where the kind was never
+measured: how many cores share a cache or the memory is not told by a name.
 """
 
 from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from hidet.cpu.arch import CpuArch, available_cpus
 from hidet.target.constants import DeviceConstants, MemoryLevel
 
-_CLOCK = 3e9
-_UNITS = {512: 2, 256: 2, 128: 2}
-"""Vector multiply-adds that a core begins each cycle, by the width of vectors."""
+
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """A kind of core under load.
+
+    clock: cycles a second. integers: multiply-adds of i32 over those of f32. l2_rate: vectors that come from the
+    second-level cache each cycle. l3_bandwidth, memory_bandwidth: bytes a second that one core reads.
+    """
+
+    clock: float = 3e9
+    integers: float = 0.5
+    l2_rate: float = 0.5
+    l3_bandwidth: float = 24e9
+    memory_bandwidth: float = 12e9
+
+
+_CORES: Mapping[str, _Core] = {
+    "znver5": _Core(clock=4.35e9, integers=1.0, l2_rate=0.85, l3_bandwidth=125e9, memory_bandwidth=63e9)
+}
+"""Kinds that were measured, by their names in LLVM."""
+_UNITS, _L1_RATE = 2, 2
+"""Vector multiply-adds that a core begins each cycle, and vectors that it loads from the first-level cache."""
 _LATENCY_CYCLES = 4
-_L1_BYTES_PER_CYCLE, _L2_BYTES_PER_CYCLE = 2, 0.5
-"""Of a vector register's width: two loads from the first-level cache, half a line from the second."""
-_L3_BYTES, _L3_BANDWIDTH, _MEMORY_BANDWIDTH = 4 << 20, 24e9, 12e9
-"""What a core may count on of the third-level cache, and bytes a second of one core."""
+_L3_BYTES = 4 << 20
+"""What a core may count on of the third-level cache."""
 _MEMORY_CHANNELS = 8
 """Cores that fetch from memory at their full rate before it is busy."""
 _LAUNCH, _ITEM, _MEMORY_LATENCY = 1e-6, 3e-9, 100e-9
@@ -34,21 +53,17 @@ def published_constants(cpu: CpuArch) -> DeviceConstants:
 
 @functools.cache
 def _published(cpu: CpuArch, cores: int) -> DeviceConstants:
-    width = cpu.vector_bits // 8
-    fma = {
-        name: _CLOCK * _UNITS[cpu.vector_bits] * cpu.vector_bits / bits
-        for name, bits in {"float32": 32, "float64": 64}.items()
-    }
-    # Integers are multiplied at half the rate of floats at best.
-    fma["int32"] = fma["float32"] / 2
-    own = ((cpu.l1_bytes, _L1_BYTES_PER_CYCLE), (cpu.l2_bytes, _L2_BYTES_PER_CYCLE))
+    core = _CORES.get(cpu.name, _Core())
+    fma = {f"float{bits}": core.clock * _UNITS * cpu.vector_bits / bits for bits in (32, 64)}
+    fma["int32"] = core.integers * fma["float32"]
+    vectors = core.clock * cpu.vector_bits / 8
     levels = [
-        MemoryLevel(f"L{number}", nbytes, _CLOCK * width * rate, cores * _CLOCK * width * rate)
-        for number, (nbytes, rate) in enumerate(own, 1)
+        MemoryLevel(f"L{number}", nbytes, vectors * rate, cores * vectors * rate)
+        for number, (nbytes, rate) in enumerate(((cpu.l1_bytes, _L1_RATE), (cpu.l2_bytes, core.l2_rate)), 1)
     ]
     levels += [
-        MemoryLevel("L3", max(_L3_BYTES, cpu.l2_bytes), _L3_BANDWIDTH, cores * _L3_BANDWIDTH),
-        MemoryLevel("memory", 0, _MEMORY_BANDWIDTH, min(cores, _MEMORY_CHANNELS) * _MEMORY_BANDWIDTH),
+        MemoryLevel("L3", max(_L3_BYTES, cpu.l2_bytes), core.l3_bandwidth, cores * core.l3_bandwidth),
+        MemoryLevel("memory", 0, core.memory_bandwidth, min(cores, _MEMORY_CHANNELS) * core.memory_bandwidth),
     ]
     return DeviceConstants(
         device=cpu.name,
@@ -57,7 +72,7 @@ def _published(cpu: CpuArch, cores: int) -> DeviceConstants:
         item=_ITEM,
         fma=fma,
         matrix={},
-        fma_latency=_LATENCY_CYCLES / _CLOCK,
+        fma_latency=_LATENCY_CYCLES / core.clock,
         memory_latency=_MEMORY_LATENCY,
         levels=tuple(levels),
     )
