@@ -93,7 +93,9 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
     def space(self, match: Match[Convolution], ctx: CompileContext) -> Space[GemmParams]:
         """Register tiles, work items, chunks of the sum, and where filters are packed."""
         conv, dtype = match.data, arithmetic_dtype(match.data.image.type.dtype)
-        copying = (True,) if _must_be_copied(conv, dtype) else (False, True)
+        # A copy of what is read in place is worth it for longer runs, or for what lies around the image.
+        may_be_copied = (False,) if conv.windows.is_pointwise else (False, True)
+        copying = (True,) if _must_be_copied(conv, dtype) else may_be_copied
         packing = (False, True) if any(_may_pack_on_the_way(conv, each) for each in copying) else (False,)
         return gemm_space(
             cpu_target(ctx),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hidet.cpu.schedules.gemm import launch_gemm
@@ -12,6 +12,7 @@ from hidet.cpu.schedules.gemm_spec import Gemm
 from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, tile_knob, tile_shape
 from hidet.cpu.schedules.gemv import can_be_gemv, gemv_groups, launch_gemv
 from hidet.cpu.target import CpuTarget
+from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
@@ -91,24 +92,40 @@ def gemm_space(
         item = replace(params.item, groups=default.item.groups)
         return not params.is_gemv or (params.tile, item) == (default.tile, default.item)
 
+    def is_first(params: GemmParams) -> bool:
+        extents, own, item = extents_of(params), shape(params), params.item
+        needed = {"tiles": extents.tiles(own), "groups": extents.groups(own)}
+        fixed = {"tiles": isinstance(extents.rows, int), "groups": isinstance(extents.columns, int)}
+        for knob, chosen in (("tiles", item.tiles), ("groups", item.groups)):
+            enough = [count for count in values[knob] if count >= needed[knob]]
+            if fixed[knob] and chosen in enough and chosen != _first(enough, getattr(default.item, knob)):
+                return False
+
+        def chunk(most_steps: int) -> tuple[Dim, Dim]:
+            blocking = blocking_of(own, extents, replace(item, most_steps=most_steps))
+            return blocking.taps, blocking.steps
+
+        alike = [count for count in values["steps"] if chunk(count) == chunk(item.most_steps)]
+        return item.most_steps == _first(alike, default.item.most_steps)
+
     def make(
         tile: RegisterTile, tiles: int, groups: int, steps: int, on_the_way: bool, gemv: bool, copies: bool
     ) -> GemmParams:
         return GemmParams(tile, Item(tiles, groups, steps), on_the_way, gemv, copies)
 
-    first = extents_of(default)
-    steps = tuple(sorted({default.item.most_steps, *_STEPS}))
-    most = {"tiles": first.tiles(shape(default)), "groups": first.groups(shape(default))}
-    tiles = {default.item.tiles, *(count for count in _ITEM_TILES if count <= most["tiles"])}
-    groups = {default.item.groups, *(count for count in _ITEM_GROUPS if count <= most["groups"])}
+    first, own = extents_of(default), shape(default)
+    tiles = {default.item.tiles, *(count for count in _ITEM_TILES if count <= first.tiles(own))}
+    groups = {default.item.groups, *(count for count in _ITEM_GROUPS if count <= first.groups(own))}
+    steps = {default.item.most_steps, *_STEPS}
+    values = {name: tuple(sorted(each)) for name, each in {"tiles": tiles, "groups": groups, "steps": steps}.items()}
     packed = [replace(default, is_packed_on_the_way=each) for each in packing]
     gemv = (False, True) if any(can_be_gemv(extents_of(params)) for params in packed) else (False,)
     return Space(
         (
             tile_knob(target),
-            Knob("tiles", tuple(sorted(tiles)), "tiles of rows of a work item"),
-            Knob("groups", tuple(sorted(groups)), "column groups of a work item"),
-            Knob("steps", steps, "steps that are summed in registers at once"),
+            Knob("tiles", values["tiles"], "tiles of rows of a work item"),
+            Knob("groups", values["groups"], "column groups of a work item"),
+            Knob("steps", values["steps"], "steps that are summed in registers at once"),
             Knob("packed_on_the_way", packing, "whether each work item packs its columns"),
             Knob("gemv", gemv, "whether columns are read where they lie"),
             Knob("copies_image", copying, "whether the image is copied, channels last"),
@@ -122,9 +139,15 @@ def gemm_space(
                 lambda params: not params.is_gemv or can_be_gemv(extents_of(params)),
             ),
             Constraint("a GEMV has no other tiles and steps", is_gemv_alike),
+            Constraint("no other point has the same work items and chunks", is_first),
             *more,
         ),
     )
+
+
+def _first(alike: Sequence[int], default: int) -> int:
+    """Which of values that do the same a space has: the default's, or the least."""
+    return default if default in alike else min(alike)
 
 
 def launch_product(
