@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -156,11 +157,12 @@ class Stopwatch:
     """Stands for the measuring process: a call of `square` takes a microsecond a repetition.
 
     failures: what becomes of candidates, by how often they repeat. asked: (candidate, rounds, seed) of each trial, None
-    for the default alone. sizes: of their inputs. announced: candidates by how often they repeat. on_run: called
-    before each trial.
+    for the default alone. took: seconds of a trial. sizes: of their inputs. announced: candidates by how often they
+    repeat. on_run: called before each trial.
     """
 
     device = "a stopwatch"
+    took = 0.0
 
     def __init__(self) -> None:
         self.failures: dict[int, str] = {}
@@ -192,7 +194,7 @@ class Stopwatch:
         if repeats in self.failures:
             return Outcome(failure=self.failures[repeats])
         default = (trial.default.arguments[1] * 1e-6,) * trial.rounds
-        return Outcome(default, () if repeats is None else (repeats * 1e-6,) * trial.rounds)
+        return Outcome(default, () if repeats is None else (repeats * 1e-6,) * trial.rounds, took=self.took)
 
 
 @pytest.fixture
@@ -255,6 +257,19 @@ def test_a_task_whose_first_candidate_found_no_time_is_not_in_the_store(rule, st
     stopwatch.on_run = end
     assert tuned(store).tasks[0].note == "the budget was spent before it was measured"
     assert Store(Path(store)).entries() == []
+
+
+def test_a_process_that_takes_long_to_begin_leaves_the_rest_of_a_small_budget_to_the_search(
+    rule, store, stopwatch, monkeypatch
+) -> None:
+    started: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(started))
+    for module in ("session", "search", "subjects"):
+        monkeypatch.setattr(f"hidet.tuning.{module}.time", clock)
+    stopwatch.took = 1e-3
+    stopwatch.on_run = lambda: None if started else started.append(15.0)
+    (task,) = tuned(store).tasks
+    assert task.params == repr(BEST)
 
 
 def test_another_machine_is_refused(store) -> None:

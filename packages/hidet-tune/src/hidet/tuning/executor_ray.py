@@ -23,7 +23,7 @@ from hidet.context import CompileContext, make_context
 from hidet.errors import CompileError, HidetError, OptionError
 from hidet.tuning.loaded import compile_program
 from hidet.tuning.measuring import Measurer
-from hidet.tuning.trial import Outcome, ProgramText, Settings, Trial, program_from, trial_from
+from hidet.tuning.trial import Outcome, ProgramText, Settings, Trial, outcome_from, program_from, trial_from
 
 ATTEMPTS = 3
 """Nodes that may be lost with a trial before it is given up: it may be what ends them."""
@@ -184,8 +184,7 @@ class RayExecutor:
                 self._waiting.insert(0, trial)
                 continue
             self._device = answer["device"]
-            given = answer["outcome"]
-            self._done[trial] = Outcome(tuple(given["default_seconds"]), tuple(given["seconds"]), given["failure"])
+            self._done[trial] = outcome_from(answer["outcome"])
 
 
 @dataclass(slots=True, eq=False)

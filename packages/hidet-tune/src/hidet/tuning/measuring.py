@@ -13,7 +13,7 @@ from typing import IO
 from hidet import option
 from hidet.errors import CompileError
 from hidet.tuning.child import end_child, send_line, start_child
-from hidet.tuning.trial import Outcome, Settings, Trial
+from hidet.tuning.trial import Outcome, Settings, Trial, outcome_from
 
 _CHILD = "hidet.tuning.measuring_child"
 
@@ -95,8 +95,7 @@ class Measurer:
         given = json.loads(answer)
         if given["is_last"]:
             self._stop()
-        outcome = given["outcome"]
-        return Outcome(tuple(outcome["default_seconds"]), tuple(outcome["seconds"]), outcome["failure"])
+        return outcome_from(given["outcome"])
 
     def _start(self) -> subprocess.Popen[str]:
         self._process = process = start_child(_CHILD, self._cache_dir or option.get_cache_dir())

@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 import platform
 import sys
+import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import IO
 
 from hidet.context import CompileContext, make_context
 from hidet.errors import DeviceLost
+from hidet.target.constants import measurable
 from hidet.tuning.child import answers_apart, die_first, end_with_parent, write_answer
 from hidet.tuning.device_calls import DeviceInputs
 from hidet.tuning.host_calls import HostInputs
@@ -42,18 +44,24 @@ def serve(ctx: CompileContext, messages: Iterable[str], answers: IO[str]) -> Non
     memory = ctx.target.memory
     place: PlaceInputs = HostInputs if memory is None else partial(DeviceInputs, memory)
     runner = Runner(Loader(ctx), place)
-    device = platform.processor() or platform.machine() if memory is None else memory.description
-    write_answer(answers, {"device": device})
+    write_answer(answers, {"device": _host_name(ctx) if memory is None else memory.description})
     for line in messages:
-        is_last = False
+        start, is_last = time.monotonic(), False
         try:
             outcome = runner.run(trial_from(json.loads(line)))
         except Exception as error:  # noqa: BLE001  # whatever a candidate raises is why it is not used
             outcome = Outcome(failure=f"{type(error).__name__}: {error}")
             is_last = isinstance(error, DeviceLost)
+        outcome = replace(outcome, took=time.monotonic() - start)
         write_answer(answers, {"outcome": asdict(outcome), "is_last": is_last})
         if is_last:
             break
+
+
+def _host_name(ctx: CompileContext) -> str:
+    """Of the machine, for people."""
+    target = measurable(ctx.target)
+    return platform.machine() if target is None else target.device_name()
 
 
 if __name__ == "__main__":

@@ -235,11 +235,14 @@ class Session:
         ahead = [default_trial(subject) for subject in order]
         if order and time.monotonic() < end:
             executor.announce(ahead)
-        # From when the process has begun, which may take as long as a small budget.
-        now = time.monotonic()
-        until = now + _LEARNING * (end - now)
+        until = end
         for number, subject in enumerate(order):
-            self._measure_default(subject, executor, until if number else end)
+            took = self._measure_default(subject, executor, until)
+            if number == 0:
+                # The process that measures has begun by now, which may take as long as a small budget.
+                now = time.monotonic()
+                until = now + _LEARNING * (end - now)
+                subject.trial_seconds = took or subject.trial_seconds
             if executor.compiles_ahead and subject.seconds:
                 ahead += first_trials(subject, _TRIALS_AHEAD)
                 executor.announce(ahead[number + 1 :])
@@ -252,19 +255,21 @@ class Session:
         task = replace(subject.report(), default_seconds=subject.seconds, tried=tried, points=points)
         self._progress(replace(progress, task=task))
 
-    def _measure_default(self, subject: Subject, executor: Executor, end: float) -> None:
-        """Learn how long a task takes with its default; a report where that cannot be."""
-        now, note = time.monotonic(), _NO_TIME
+    def _measure_default(self, subject: Subject, executor: Executor, end: float) -> float:
+        """Learn how long a task takes with its default; a report where that cannot be. Seconds that the trial took
+        where it ran; 0.0 where that is not known."""
+        now, note, took = time.monotonic(), _NO_TIME, 0.0
         if now < end:
             try:
                 outcome = executor.run(default_trial(subject), end - now)
                 subject.seconds = statistics.median(outcome.default_seconds) if not outcome.failure else 0.0
-                subject.trial_seconds = time.monotonic() - now
+                subject.trial_seconds, took = time.monotonic() - now, outcome.took
                 note = f"its default program cannot be measured: {outcome.failure}"
             except TimeoutError:
                 note = _NO_TIME
         if not subject.seconds:
             self._reports[subject.task.key] = subject.report(note=note)
+        return took
 
     def _keep(self, subject: Subject, entry: Entry | None) -> None:
         """Keep what a search has found; None for one that had no time."""

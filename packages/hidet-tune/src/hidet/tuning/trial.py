@@ -138,12 +138,14 @@ class Trial:
 class Outcome:
     """What became of a trial.
 
-    default_seconds, seconds: of a call, one a round. failure: why the candidate cannot be used; "" where it can.
+    default_seconds, seconds: of a call, one a round. failure: why the candidate cannot be used; "" where it can. took:
+    seconds that all of it took where it ran; 0.0 where nobody says.
     """
 
     default_seconds: tuple[float, ...] = ()
     seconds: tuple[float, ...] = ()
     failure: str = ""
+    took: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,11 @@ def trial_from(given: Mapping[str, Any]) -> Trial:
         given["rounds"],
         given["seed"],
     )
+
+
+def outcome_from(given: Mapping[str, Any]) -> Outcome:
+    """The outcome that `dataclasses.asdict` and JSON made this of."""
+    return Outcome(tuple(given["default_seconds"]), tuple(given["seconds"]), given["failure"], given["took"])
 
 
 def program_from(given: Mapping[str, Any]) -> ProgramText:
