@@ -83,6 +83,13 @@ def test_points_are_ranked_by_what_the_rule_predicts(modelled: None) -> None:
     assert_golden(shown, GOLDEN / "schedules_ranked.txt")
 
 
+def test_why_the_default_won_is_said_in_the_rules_own_words_to_the_end() -> None:
+    heads = ",".join(["1x8x128x64"] * 3)
+    (task,) = json.loads(run("--op", "attention", "--shape", heads, "--target", "cpu:haswell", "--json"))
+    (rule,) = (rule for rule in task["rules"] if rule["rule"] == "cpu.attention")
+    assert "as many queries together as the cost model does not expect to be clearly slower than fewer. " in rule["why"]
+
+
 def test_the_default_is_shown_however_it_is_ranked(modelled: None) -> None:
     shown = run(*SUM, "--target", "cpu:haswell", "--rule", "mine.sum", "--most", "1")
     assert shown.splitlines()[-2:] == ["     1     1.0 us  1     no", "    *2     2.0 us  2     no"]

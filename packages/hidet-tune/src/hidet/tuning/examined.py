@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,5 +82,6 @@ def _examined(answer: Answer, priority: int, claim: Claim | None, ctx: CompileCo
     default = next((point for point in points if point.params == params), None)
     if default is None:
         default = Point(params, {}, predicted(rule, match, params, ctx))
-    (reason, *_) = (rule.default.__doc__ or "").strip().splitlines() or [""]
+    reason, _, _ = inspect.cleandoc(rule.default.__doc__ or "").partition("\n\n")
+    reason = " ".join(reason.split())
     return Examined(answer.rule, plugin, priority, answer, space, default, tuple(points), reason)
