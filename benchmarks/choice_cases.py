@@ -1,4 +1,4 @@
-"""Products, convolutions and attentions of sizes that nobody tuned to, drawn by a seed."""
+"""Operators of sizes that nobody tuned to, drawn by a seed: products, convolutions, attention, and what streams."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from hidet.graph.graph import Graph, Value
 from hidet.graph.types import TensorType
 
 OPS = ("product", "convolution", "attention")
+"""What most time of a model passes in."""
+STREAMING = ("depthwise", "pool", "scan")
+"""What reads and writes more than it computes."""
 DTYPES = {"f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 """Of elements; tf32 is f32 that may be rounded to it before it is multiplied."""
 
@@ -76,8 +79,11 @@ class Case:
         if self.op == "product":
             return n["b"] * n["m"] * n["n"] * n["k"]
         if self.op == "convolution":
-            side = -(-n["p"] // n["s"])
-            return n["b"] * side * side * n["c"] * n["f"] * n["t"] ** 2
+            return n["b"] * _side(n) ** 2 * n["c"] * n["f"] * n["t"] ** 2
+        if self.op in ("depthwise", "pool"):
+            return n["b"] * _side(n) ** 2 * n["c"] * n["t"] ** 2
+        if self.op == "scan":
+            return n["r"] * n["n"]
         return 2 * n["b"] * n["h"] * n["q"] * n["k"] * n["d"]
 
     def inputs(self, seed: int, device: str) -> list[Tensor]:
@@ -113,6 +119,11 @@ def draw_cases(seed: int, count: int, ops: tuple[str, ...], target: str) -> list
     return found
 
 
+def _side(n: Mapping[str, int]) -> int:
+    """Of the result of a window that goes over images of p x p pixels by steps of s."""
+    return -(-n["p"] // n["s"])
+
+
 def _between(generator: random.Random, least: int, most: int) -> int:
     """A whole number whose logarithm is uniform."""
     return min(most, int(least * (most / least + 1 / least) ** generator.random()))
@@ -146,10 +157,32 @@ def _attention(generator: random.Random, limits: Limits) -> Case:
     return Case("attention", kind, generator.choice(found), sizes)
 
 
+def _windows(generator: random.Random, limits: Limits, op: str, kinds: tuple[str, ...]) -> Case:
+    """Windows of each channel alone."""
+    side, taps = _between(generator, 7, 120), generator.choice((3, 3, 5))
+    sizes = (
+        ("b", generator.choice((1, 1, 2, 4) if limits.longest < 10_000 else (1, 4, 16, 32))),
+        ("c", _between(generator, 8, 1000)),
+        ("p", side),
+        ("t", taps),
+        ("s", generator.choice((1, 1, 2))),
+    )
+    found = [name for name in limits.dtypes if name != "tf32"]
+    return Case(op, generator.choice(kinds), generator.choice(found), sizes)
+
+
+def _scan(generator: random.Random, limits: Limits) -> Case:
+    rows, length = (_between(generator, 1, limits.longest) for _ in range(2))
+    return Case("scan", generator.choice(("rows", "columns")), "f32", (("r", rows), ("n", length)))
+
+
 _DRAWN: Mapping[str, Callable[[random.Random, Limits], Case]] = {
     "product": _product,
     "convolution": _convolution,
     "attention": _attention,
+    "depthwise": lambda generator, limits: _windows(generator, limits, "depthwise", ("depthwise",)),
+    "pool": lambda generator, limits: _windows(generator, limits, "pool", ("max", "mean", "max_nchw")),
+    "scan": _scan,
 }
 
 
@@ -168,10 +201,27 @@ def _attention_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
     return (*lead, case["q"], case["d"]), (*lead, case["k"], case["d"]), (*lead, case["k"], case["d"])
 
 
+def _depthwise_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    return (case["b"], case["p"], case["p"], case["c"]), (case["c"], 1, case["t"], case["t"])
+
+
+def _pool_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    if case.kind == "max_nchw":
+        return ((case["b"], case["c"], case["p"], case["p"]),)
+    return (case["b"], case["p"], case["p"], case["c"]), (case["c"], 1, 1, 1)
+
+
+def _scan_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    return ((case["r"], case["n"]) if case.kind == "rows" else (case["n"], case["r"]),)
+
+
 _SHAPES: Mapping[str, Callable[[Case], tuple[tuple[int, ...], ...]]] = {
     "product": _product_shapes,
     "convolution": _convolution_shapes,
     "attention": _attention_shapes,
+    "depthwise": _depthwise_shapes,
+    "pool": _pool_shapes,
+    "scan": _scan_shapes,
 }
 
 
@@ -192,10 +242,30 @@ def _compute_attention(case: Case, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(scores, -1) @ v
 
 
+def _compute_depthwise(case: Case, image: Tensor, weight: Tensor) -> Tensor:
+    turned, pad = image.permute(0, 3, 1, 2), case["t"] // 2
+    found = torch.nn.functional.conv2d(turned, weight, stride=case["s"], padding=pad, groups=case["c"])
+    return found.permute(0, 2, 3, 1)
+
+
+def _compute_pool(case: Case, image: Tensor, *weight: Tensor) -> Tensor:
+    turned = image.permute(0, 3, 1, 2) * weight[0].flatten()[:, None, None] if weight else image
+    pool = torch.nn.functional.avg_pool2d if case.kind == "mean" else torch.nn.functional.max_pool2d
+    found = pool(turned, case["t"], case["s"], case["t"] // 2)
+    return found.permute(0, 2, 3, 1) if weight else found
+
+
+def _compute_scan(case: Case, x: Tensor) -> Tensor:
+    return torch.cumsum(x, 1 if case.kind == "rows" else 0)
+
+
 _COMPUTED: Mapping[str, Callable[..., Tensor]] = {
     "product": _compute_product,
     "convolution": _compute_convolution,
     "attention": _compute_attention,
+    "depthwise": _compute_depthwise,
+    "pool": _compute_pool,
+    "scan": _compute_scan,
 }
 
 
@@ -232,8 +302,36 @@ def _attention_graph(case: Case, builder: GraphBuilder, inputs: list[Value], ctx
     return builder.emit("attention", *inputs, is_causal=case.kind == "causal")
 
 
+def _depthwise(case: Case, builder: GraphBuilder, inputs: list[Value], ctx: CompileContext, **attrs: int) -> Value:
+    """An image with its channels last in memory, by a filter for each."""
+    image = builder.emit("transpose", inputs[0], perm=(0, 3, 1, 2))
+    if ctx.target.name == "cpu":
+        return builder.emit("cpu.depthwise_packed", image, builder.emit("cpu.pack_depthwise", inputs[1]), **attrs)
+    return builder.emit("conv", image, inputs[1], groups=case["c"], **attrs)
+
+
+def _depthwise_graph(case: Case, builder: GraphBuilder, inputs: list[Value], ctx: CompileContext) -> Value:
+    result = _depthwise(case, builder, inputs, ctx, stride=case["s"], padding=case["t"] // 2)
+    return builder.emit("transpose", result, perm=(0, 2, 3, 1))
+
+
+def _pool_graph(case: Case, builder: GraphBuilder, inputs: list[Value], ctx: CompileContext) -> Value:
+    # Pooling leaves channels where the convolution before it has them.
+    image = inputs[0] if len(inputs) == 1 else _depthwise(case, builder, inputs, ctx, stride=1, padding=0)
+    name, pad = "avg_pool" if case.kind == "mean" else "max_pool", case["t"] // 2
+    result = builder.emit(name, image, kernel=(case["t"],) * 2, stride=(case["s"],) * 2, padding=(pad, pad))
+    return result if len(inputs) == 1 else builder.emit("transpose", result, perm=(0, 2, 3, 1))
+
+
+def _scan_graph(case: Case, builder: GraphBuilder, inputs: list[Value], ctx: CompileContext) -> Value:
+    return builder.emit("cumsum", *inputs, axis=1 if case.kind == "rows" else 0)
+
+
 _GRAPHS: Mapping[str, Callable[[Case, GraphBuilder, list[Value], CompileContext], Value]] = {
     "product": _product_graph,
     "convolution": _convolution_graph,
     "attention": _attention_graph,
+    "depthwise": _depthwise_graph,
+    "pool": _pool_graph,
+    "scan": _scan_graph,
 }

@@ -29,7 +29,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.choice_cases import LIMITS, OPS, Case, draw_cases
+from benchmarks.choice_cases import LIMITS, OPS, STREAMING, Case, draw_cases
 from benchmarks.choice_points import compile_points, memory_of, points_of, reference_of, timers_of
 from benchmarks.environment import describe_environment
 from benchmarks.options import names_from, report_console
@@ -163,6 +163,11 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
         else:
             wrong.append(f"{made.points[place].knobs}: {verdict}")
     best: list[float | None] = [None] * len(timers)
+    predictions = [point.predicted for point in made.points]
+    params = [point.knobs for point in made.points]
+    if 0 not in right:
+        # Nothing can be held against a wrong default, as this says.
+        return row_of(case, made.rule, params, predictions, best, wrong)
 
     def time_in_turns(places: Sequence[int], each: float) -> dict[int, float]:
         """Seconds by place. What is the same program is timed once."""
@@ -173,7 +178,6 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
         return {place: found[timers[place]] for place in places}
 
     first = time_in_turns(right, seconds)
-    predictions = [point.predicted for point in made.points]
     finalists = sorted(right, key=lambda place: first[place])[:_FINALISTS]
     modelled = [place for place in right if predictions[place] is not None]
     again = {*finalists, *right[:1], *([min(modelled, key=lambda n: predictions[n] or 0.0)] if modelled else [])}
@@ -188,7 +192,6 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
     for place in right:
         # The rest were slower than the finalists, which the second look has shown to take this at least.
         best[place] = final.get(place, max(first[place], fastest))
-    params = [point.knobs for point in made.points]
     return row_of(case, made.rule, params, predictions, best, wrong, made.failed)
 
 
@@ -237,7 +240,7 @@ def print_rows(console: Console, rows: Sequence[ChoiceRow]) -> None:
 
 @click.command()
 @click.option("--target", type=click.Choice(sorted(LIMITS)), default="cpu", show_default=True)
-@click.option("--op", "ops", callback=names_from(OPS), default=",".join(OPS), help="Operators, comma-separated.")
+@click.option("--op", "ops", callback=names_from((*OPS, *STREAMING)), default=",".join(OPS), help="Of them.")
 @click.option("--count", default=100, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=0, show_default=True)
 @click.option("--most", type=click.IntRange(min=1), help="Points besides the default, best predicted first; else all.")

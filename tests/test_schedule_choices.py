@@ -15,13 +15,19 @@ from torch.utils.flop_counter import FlopCounterMode
 # The benchmarks are scripts at the root of the repository, not part of a wheel.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.choice_cases import LIMITS, OPS, Case, draw_cases
+from benchmarks.choice_cases import LIMITS, OPS, STREAMING, Case, draw_cases
 from benchmarks.choice_points import CpuTimer, memory_of, points_of, reference_of, timers_of
 from benchmarks.schedule_choices import CLOSE, ChoiceRow, differing, main, row_of, summary, worst
 from hidet.context import make_context
 
 ATTENTION = Case("attention", "causal", "f32", (("b", 1), ("h", 2), ("q", 9), ("k", 9), ("d", 16)))
 PRODUCT = Case("product", "linear", "f32", (("b", 1), ("m", 5), ("n", 40), ("k", 33)))
+_WINDOWS = (("b", 1), ("c", 9), ("p", 7), ("t", 3), ("s", 2))
+STREAMED = [
+    Case("depthwise", "depthwise", "f32", _WINDOWS),
+    *(Case("pool", kind, "f32", _WINDOWS) for kind in ("max", "mean", "max_nchw")),
+    *(Case("scan", kind, "f32", (("r", 5), ("n", 40))) for kind in ("rows", "columns")),
+]
 IMAGE = Case("convolution", "conv", "f32", (("b", 1), ("c", 5), ("f", 9), ("p", 7), ("t", 3), ("s", 2)))
 
 
@@ -35,12 +41,13 @@ def test_cases_are_the_same_for_a_seed_and_a_longer_list_begins_like_a_shorter_o
     cases, limits = draw_cases(5, 30, OPS, target), LIMITS[target]
     assert cases[:12] == draw_cases(5, 12, OPS, target) != draw_cases(6, 12, OPS, target)
     assert [case.op for case in cases[:3]] == list(OPS) and len(set(cases)) == 30
+    cases += draw_cases(5, 30, STREAMING, target)
     assert all(limits.fewest <= case.multiply_adds <= limits.multiply_adds for case in cases)
 
 
 def test_declared_multiply_adds_are_those_that_torch_counts() -> None:
 
-    for case in (PRODUCT, IMAGE, ATTENTION):
+    for case in (PRODUCT, IMAGE, ATTENTION, STREAMED[0]):
         with FlopCounterMode(display=False) as counter:
             case.compute(*case.inputs(0, "cpu"))
         assert counter.get_total_flops() == 2 * case.multiply_adds, case
@@ -92,12 +99,13 @@ def test_results_are_checked_against_torch_in_float64(case) -> None:
     assert not reference.check(np.full(reference.eager.size, np.nan, np.float32)).correct
 
 
-def test_equal_programs_share_a_timer_and_all_points_give_the_right_result() -> None:
+@pytest.mark.parametrize("case", [ATTENTION, *STREAMED], ids=str)
+def test_equal_programs_share_a_timer_and_all_points_give_the_right_result(case) -> None:
     ctx = make_context("cpu", {"threads": 1})
-    points = points_of(ATTENTION, ctx, None)
-    timers = timers_of(points, memory_of(points, ATTENTION, ctx), ctx)
+    points = points_of(case, ctx, None)
+    timers = timers_of(points, memory_of(points, case, ctx), ctx)
     assert len(timers) == len(points.points) > 1
-    reference = reference_of(ATTENTION, "cpu")
+    reference = reference_of(case, "cpu")
     assert all(reference.check(timer.result()).correct for timer in timers)
 
 
