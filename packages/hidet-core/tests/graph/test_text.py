@@ -55,6 +55,15 @@ def model():
     return b.build([out, b.emit("relu", table)], mutates=())
 
 
+@pytest.mark.parametrize("dtype", [dtypes.bf16, dtypes.f16, dtypes.i8], ids=str)
+def test_large_constants_of_every_type_print_as_a_digest(dtype):
+    b = GraphBuilder(OPERATORS, "main")
+    table = b.constant(np.arange(64).reshape(8, 8).astype(dtype.numpy()), name="table")
+    graph = b.build([b.emit("relu", table)])
+    assert "= sha=" in print_graph(graph)
+    assert print_graph(parsed(graph)) == print_graph(graph)
+
+
 def test_a_graph_prints_one_line_a_node():
     text = print_graph(model())
     assert text.splitlines() == [

@@ -21,7 +21,7 @@ INLINE_ELEMENTS = 16
 
 def digest(array: Array) -> str:
     """32 hexadecimal digits of SHA-256 over the elements' bytes; shape and type are in the printed type."""
-    raw = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).data.cast("B")
+    raw = repr(array.tolist()).encode() if array.dtype.hasobject else np.ravel(array).view(np.uint8).data
     return hashlib.sha256(raw).hexdigest()[:32]
 
 
