@@ -30,7 +30,7 @@ PLUGINS = {
     "numerics.md": "hidet.cpu._plugin,hidet.torch._plugin",
     "tensors.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin,hidet.report._plugin",
     "tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
-    "seeing.md": "hidet.cpu._plugin,hidet.report._plugin",
+    "seeing.md": "hidet.cpu._plugin,hidet.report._plugin,hidet.torch._plugin",
     "torch.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",
     "tuning.md": "hidet.cpu._plugin,hidet.report._plugin,hidet.tuning._plugin",
 }

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 import hidet
+from hidet.errors import OptionError
 from hidet.plugins import use
-from hidet.report import check_accuracy, minify_model
+from hidet.report import check_accuracy, minify_model, record_calls
 
 
 class Perceptron(nn.Module):
@@ -64,3 +65,65 @@ def test_a_model_of_torch_that_does_not_compile_is_minified(tmp_path: Path, monk
         small = minify_model(Perceptron().eval(), (torch.randn(4, 16),), tmp_path / "small.py")
     assert [node.op.name for node in small.graph.nodes] == ["layer_norm"]
     assert "no layer norms here" in small.what
+
+
+class Halves(nn.Module):
+    """Two layers that dynamo compiles apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x[n, 16]"""
+        x = torch.relu(self.first(x))
+        torch._dynamo.graph_break()
+        return self.second(x).softmax(dim=-1)
+
+
+def test_graphs_of_torch_compile_are_recorded_with_what_they_are_called_with() -> None:
+    model, x = torch.compile(Halves().eval(), backend="hidet"), torch.randn(4, 16)
+    with torch.no_grad():
+        first, second = record_calls(model, lambda: model(x))
+    for call, node in ((first, "first"), (second, "second")):
+        found = call.compiled.profile(*call.inputs, seconds=0.02)
+        assert found.rows[0].node == node and "test_torch_models.py" in found.rows[0].line
+        assert check_accuracy(call.compiled, *call.inputs).is_right
+    with torch.no_grad():
+        assert torch.allclose(model(x), model._orig_mod(x), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_backward_passes_are_recorded_too() -> None:
+    model, x = torch.compile(Halves(), backend="hidet"), torch.randn(4, 16)
+    calls = record_calls(model, lambda: model(x).square().sum().backward())
+    names = [call.compiled.profile(*call.inputs, seconds=0.02).model for call in calls]
+    assert names == ["forward", "forward", "backward", "backward"]
+
+
+def test_inputs_are_those_of_the_call_whatever_it_overwrites() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)
+            return x * self.count
+
+    model = torch.compile(Counter(), backend="hidet")
+    with torch.no_grad():
+        (call,) = record_calls(model, lambda: model(torch.ones(3)))
+    assert any(bool((value == 1).all()) and value is not model.count for value in call.inputs)
+    assert bool((model.count == 2).all())
+
+
+def test_what_torch_compile_has_not_made_cannot_be_recorded() -> None:
+    model, x = Perceptron().eval(), torch.randn(4, 16)
+    with pytest.raises(OptionError, match="record_calls takes what"):
+        record_calls(model, lambda: model(x))
+    compiled = torch.compile(model, backend="hidet")
+    with torch.no_grad():
+        compiled(x)
+    with pytest.raises(OptionError, match="step calls no graph"):
+        record_calls(compiled, lambda: model(x))

@@ -87,10 +87,11 @@ class ImportedModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledPart:
-    """A graph of a model that a framework has compiled through hidet. replace: has another compiled form of it run from
-    the next call on."""
+    """A graph of a model that a framework has compiled through hidet. compiled: what runs it. replace: has another
+    compiled form of it run from the next call on."""
 
     imported: ImportedModel
+    compiled: CompiledGraph
     replace: Callable[[CompiledGraph], None]
 
 

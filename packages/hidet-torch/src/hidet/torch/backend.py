@@ -16,7 +16,7 @@ from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.errors import OptionError
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
-from hidet.torch.compiled_models import ModelRecord, current_record, recording
+from hidet.torch.compiled_models import ModelRecord, current_record, in_same_record, recording
 from hidet.torch.complex_parts import without_complex
 from hidet.torch.composites import KeepWhole
 from hidet.torch.config import compares_results, configured, prints_graphs, settings_by_name
@@ -160,9 +160,11 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
     def joint_backend(inner: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         return _or_in_torch(compile_with_aot, inner, inputs, ctx)
 
+    recorded = in_same_record(joint_backend)
+
     def compile_joint() -> Callable[..., Any]:
         # Tracing anew gives the joint graph guards of its own, which sizes that change need.
-        joint: Callable[..., Any] = torch.compile(gm, backend=joint_backend)
+        joint: Callable[..., Any] = torch.compile(gm, backend=recorded)
         return joint
 
     return WaitingGraph(gm, inference, compile_joint)
@@ -214,7 +216,7 @@ def compile_with_aot(
                 example_inputs,
                 inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
                 forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
-                backward_compiler=partial(_compile_backward, ctx=ctx),
+                backward_compiler=in_same_record(partial(_compile_backward, ctx=ctx)),
                 decompositions=decompositions(frozenset(ctx.registry.handlers_for("torch"))),
                 before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
                 after_partition=keep_overwritten,

@@ -7,7 +7,7 @@ carries the record of the model.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -48,9 +48,9 @@ class ModelRecord:
         """The graphs that are still used, those that compute nothing left out."""
         alive = [(runner(), ctx) for runner, ctx in self._runners]
         return [
-            CompiledPart(ImportedModel(runner.imported.graph, ctx), runner.replace)
+            CompiledPart(ImportedModel(runner.imported.graph, ctx), runner.compiled, runner.replace)
             for runner, ctx in alive
-            if runner is not None and runner.is_compiled
+            if runner is not None and runner.compiled is not None
         ]
 
 
@@ -66,11 +66,29 @@ def recording() -> Iterator[ModelRecord]:
         record = ModelRecord()
         if owner is not None:
             setattr(owner, _RECORD, record)
+    with _recording_in(record):
+        yield record
+
+
+@contextmanager
+def _recording_in(record: ModelRecord) -> Iterator[None]:
     token = _RECORDING.set(record)
     try:
-        yield record
+        yield
     finally:
         _RECORDING.reset(token)
+
+
+def in_same_record(compile_later: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose graphs are of the model that is recorded now, whenever it is called: backward passes are
+    compiled when they first run."""
+    record = current_record()
+
+    def recorded(*arguments: Any) -> Any:
+        with _recording_in(record):
+            return compile_later(*arguments)
+
+    return recorded
 
 
 def current_record() -> ModelRecord:

@@ -52,9 +52,9 @@ class Runner:
         return self._run(args, self._compiled)
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether there is a compiled graph."""
-        return self._compiled is not None
+    def compiled(self) -> CompiledGraph | None:
+        """What runs the graph; None where there is nothing to compute."""
+        return self._compiled
 
     def replace(self, compiled: CompiledGraph) -> None:
         """Run another form of the same graph from the next call on."""
