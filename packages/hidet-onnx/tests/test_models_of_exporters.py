@@ -13,6 +13,7 @@ from onnx import helper
 
 import hidet
 from hidet.errors import ImportFailed, ShapeError
+from hidet.loc import Loc
 from hidet.onnx import OnnxRunner, from_onnx
 
 Make = Callable[..., onnx.ModelProto]
@@ -26,6 +27,37 @@ def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.No
 
 def random(*shape: int) -> Any:
     return np.random.default_rng(0).standard_normal(shape).astype(F32)
+
+
+TRACE = """File "/home/me/train.py", line 40, in forward
+    return self.model(x)
+  File "/home/me/model.py", line 12, in forward
+    return self.fc(x)
+  File "/home/me/site-packages/torch/nn/modules/linear.py", line 134, in forward
+    return F.linear(input, self.weight, self.bias)
+"""
+
+
+def place(make_model: Make, **told: str) -> Loc:
+    relu = node("Relu", "x", "y", name="node_relu")
+    for key, value in told.items():
+        relu.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=value)
+    (found,) = from_onnx(make_model([relu], {"x": (F32, [4])}, ["y"])).nodes
+    assert found.loc is not None and found.loc.name == "Relu 'node_relu'"
+    return found.loc
+
+
+def test_nodes_that_torch_exported_know_the_line_of_the_program(make_model: Make) -> None:
+    loc = place(make_model, stack_trace=TRACE, name_scopes="['', 'model', 'model.fc', 'linear']")
+    assert loc.parent == Loc("/home/me/model.py", 12, None, "model.fc")
+    assert place(make_model, stack_trace=TRACE).parent == Loc("/home/me/model.py", 12)
+
+
+@pytest.mark.parametrize(
+    "trace", ("", "line 3", 'File "torch/fx/passes/a.py", line 2, in b', 'File "/dev/zero", line 1, in f')
+)
+def test_what_is_no_line_of_a_program_is_left_out(make_model: Make, trace: str) -> None:
+    assert place(make_model, stack_trace=trace, name_scopes="[").parent is None
 
 
 @pytest.mark.parametrize("mark", ("?", "-1", "_", "*"))

@@ -22,6 +22,7 @@ from hidet.onnx.attributes import AttributeReader, require_inputs, with_bound_at
 from hidet.onnx.functions import Expansion, expansion_of, type_proto
 from hidet.onnx.loader import LoadedModel, canonical_domain
 from hidet.onnx.mapping import find_handler, handlers_of, qualified_name, table
+from hidet.onnx.places import location
 from hidet.onnx.scope import Item, Scope
 from hidet.onnx.supported import every_node, require_supported
 from hidet.onnx.tensors import sparse_array, tensor_array
@@ -259,7 +260,7 @@ class _Importer:
     def node(self, node: NodeProto, scope: Scope) -> None:
         """Translate a node, and define its outputs in `scope`."""
         self.budget.take()
-        loc = Loc(self.model.path, name=_node_text(node))
+        loc = location(node, self.model.path)
         with self.builder.at(loc):
             try:
                 results = self._results(node, scope)
@@ -358,12 +359,6 @@ class _Importer:
 
 def _proto_type(item: Item) -> Any:
     return type_proto(item)
-
-
-def _node_text(node: NodeProto) -> str:
-    """How errors name a node: its operator and name, or its first output where it has none."""
-    first = next((name for name in node.output if name), "")
-    return f"{node.op_type} {node.name!r}" if node.name else f"{node.op_type} that makes {first!r}"
 
 
 def _captured(proto: GraphProto) -> dict[str, None]:

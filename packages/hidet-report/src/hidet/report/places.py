@@ -10,11 +10,12 @@ _PARAMETERS = re.compile(r"[/\\]site-packages[/\\]")
 
 
 def model_line(loc: Loc | None) -> str:
-    """The place as `file.py:41`, or the name of a node in a file without lines; "" where nothing is known."""
-    if loc is None:
+    """The place as `file.py:41`; the file alone where it has no lines and no names, and "" where nothing is known.
+
+    A node of a file without lines is named: the file is the same for all of a model.
+    """
+    if loc is None or loc.file is None or (loc.line is None and loc.name):
         return ""
-    if loc.file is None:
-        return loc.name or ""
     return f"{short_path(loc.file)}:{loc.line}" if loc.line is not None else short_path(loc.file)
 
 
@@ -24,8 +25,12 @@ def calling_line(loc: Loc | None) -> str:
 
 
 def node_name(loc: Loc | None) -> str:
-    """What the user calls the thing there, such as `encoder.layer.0.fc1`; "" where it has no name."""
-    return "" if loc is None else loc.name or ""
+    """What the user calls the thing there, such as `encoder.layer.0.fc1`; "" where it has no name. Of a node of a file
+    without lines, the module that it was exported from as well: `encoder.fc1: MatMul 'node_7'`."""
+    if loc is None:
+        return ""
+    module = None if loc.line is not None or loc.parent is None else loc.parent.name
+    return f"{module}: {loc.name}" if module and loc.name else loc.name or ""
 
 
 def short_path(file: str) -> str:
