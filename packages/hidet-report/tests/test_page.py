@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -95,6 +96,43 @@ def test_errors_of_kernels_are_a_part_of_the_page(layer) -> None:
     given = [np.ones(slot.tensor.shape, np.float32) for slot in layer.bundle.program.inputs]
     text = page_html(layer.report(), accuracy=check_accuracy(layer, *given), listings=False)
     assert 'id="accuracy"' in text and "all 2 results are as near to float64 as rounding allows" in text
+
+
+@dataclass(frozen=True)
+class Trial:
+    params: str
+    at: float
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """As `hidet.tuning.TaskReport`."""
+
+    summary: str
+    params: str
+    default_seconds: float | None
+    trials: tuple[Trial, ...]
+    rule: str = "cpu.matmul"
+
+    def __str__(self) -> str:
+        return f"1 x {self.summary}, {self.rule}: {self.params} is faster"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    tasks: tuple[Task, ...]
+
+
+def test_curves_of_tuning_are_a_part_of_the_page(layer) -> None:
+    trials = (Trial("<a>", 1.0, 0.25), Trial("<a>", 2.0, 1.5), Trial("b", 3.0, 0.5), Trial("c", 4.0, None))
+    tuned = Tuned((Task("matmul(f32)", "b", 8e-6, trials), Task("softmax(f32)", "", None, ())))
+    page = page_html(layer.report(), tuning=tuned, listings=False)
+    assert 'id="tuning"' in page and "b is faster" in page
+    assert page.count('<circle class="taken"') == 1 and "&lt;a&gt;: 12 us, measured after 1 s" in page
+    # The first measurement of a point counts no longer once it was measured again.
+    assert "best so far: 4 us" in page and "3 measurements: the best point takes 4 us, the default 8 us" in page
+    assert re.search(r"Not measured now.*softmax\(f32\)", page, re.S)
 
 
 def test_what_a_model_says_cannot_end_a_script() -> None:

@@ -1,4 +1,4 @@
-"""Charts of a profile as SVG: when kernels ran, what memory they had, and how near to the roofline they are."""
+"""Charts as SVG: when kernels ran, what memory they had, how near to the roofline they are, what tuning measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from html import escape
 from hidet.report.memory import MemoryUse
 from hidet.report.profile import Profile
 from hidet.report.profile_text import duration
+from hidet.report.tuned import TunedTask
 
 _WIDTH, _LEFT, _RIGHT = 1060, 70, 12
 
@@ -129,6 +130,44 @@ def roofline_chart(profile: Profile) -> str:
             f"<title>{escape(title)}</title></circle>"
         )
     return _svg(height, parts, "Roofline of the kernels; the table has the numbers", "roofline")
+
+
+def tuning_chart(task: TunedTask) -> str:
+    """The time of a call over the seconds of tuning: of each measurement, and of the point that is the fastest by then,
+    beside the default's. "" where nothing was measured."""
+    default = task.default_seconds
+    trials = [(trial, trial.ratio * default) for trial in task.trials if trial.ratio is not None and default]
+    if not default or not trials:
+        return ""
+    # Points of many times the default's time would leave no room for the others.
+    most = min(max(default, *(seconds for _, seconds in trials)), 3 * default)
+    start = trials[0][0].at
+    length = max(trials[-1][0].at - start, 1e-3)
+    height = 220
+    x, y = _scale(0, length, _LEFT, _WIDTH - _RIGHT), _scale(0, most * 1.08, height - 30, 8)
+    best, path, circles = default, f"M{_LEFT} {y(default):.1f}", []
+    latest: dict[str, float] = {}
+    for trial, seconds in trials:
+        # Points are measured again, longer, when they look fast: the first measurement may have been disturbed.
+        latest[trial.params] = seconds
+        best = min(default, *latest.values())
+        path += f"H{x(trial.at - start):.1f}V{y(best):.1f}"
+        title = f"{trial.params}: {duration(seconds)}, measured after {trial.at - start:.2g} s"
+        mark = ' class="taken"' if trial.params == task.params else ""
+        circles.append(
+            f'<circle{mark} cx="{x(trial.at - start):.1f}" cy="{y(min(seconds, most)):.1f}" r="4">'
+            f"<title>{escape(title)}</title></circle>"
+        )
+    parts = [
+        f'<text class="tick" x="{_LEFT - 6}" y="{y(value) + 4:.0f}" text-anchor="end">{text}</text>'
+        for value, text in ((0.0, "0"), (default, duration(default)))
+    ]
+    parts.append(_roof(_LEFT, y(default), _WIDTH - _RIGHT, y(default), "by default", at_start=False))
+    parts.append(f'<path class="best" d="{path}H{_WIDTH - _RIGHT}"><title>best so far: {duration(best)}</title></path>')
+    parts += circles
+    parts += [_tick(x(length * share), height - 24, f"{length * share:.2g} s") for share in (0, 0.5, 1)]
+    label = f"{len(trials)} measurements: the best point takes {duration(best)}, the default {duration(default)}"
+    return _svg(height, parts, label, "tuning")
 
 
 def _roof(x: float, y: float, a: float, b: float, name: str, *, at_start: bool) -> str:

@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 
 from hidet.errors import OptionError
 from hidet.report.accuracy import Accuracy
-from hidet.report.charts import memory_chart, roofline_chart, timeline_chart
+from hidet.report.charts import memory_chart, roofline_chart, timeline_chart, tuning_chart
 from hidet.report.contents import differences, environment, kernel_entries, phases, task_entries, unscheduled
 from hidet.report.drawing import Drawing, draw_graph, draw_tasks
 from hidet.report.memory import memory_use
@@ -23,6 +23,7 @@ from hidet.report.origin import Origin, origin_of
 from hidet.report.page_style import base_style, script_data
 from hidet.report.profile import Profile
 from hidet.report.profile_text import duration
+from hidet.report.tuned import Tuning
 from hidet.runtime.compiled import CompileReport
 
 
@@ -31,16 +32,18 @@ def write_page(
     path: str | os.PathLike[str],
     profile: Profile | None = None,
     accuracy: Accuracy | None = None,
+    tuning: Tuning | None = None,
     *,
     listings: bool = True,
 ) -> None:
     """Write a page about the compilation that a report is of: `compiled.report().html("page.html")`.
 
     profile: `compiled.profile(*inputs)`, for times. accuracy: `hidet.report.check_accuracy(compiled, *inputs)`.
+    tuning: what `hidet.tune` has returned, for the curves of its tasks.
     listings: whether kernels are shown as what the target's compiler gets, and as assembly, which are made anew.
     HidetError where the graph was not compiled by this process, OptionError for a file that cannot be written.
     """
-    text = page_html(report, profile, accuracy, listings=listings)
+    text = page_html(report, profile, accuracy, tuning, listings=listings)
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -63,7 +66,12 @@ def write_numbered(report: CompileReport, folder: str) -> None:
 
 
 def page_html(
-    report: CompileReport, profile: Profile | None = None, accuracy: Accuracy | None = None, *, listings: bool = True
+    report: CompileReport,
+    profile: Profile | None = None,
+    accuracy: Accuracy | None = None,
+    tuning: Tuning | None = None,
+    *,
+    listings: bool = True,
 ) -> str:
     """The page, see `write_page`."""
     origin = origin_of(report)
@@ -94,6 +102,8 @@ def page_html(
         roofline=roofline_chart(profile) if profile is not None else "",
         memory_svg=memory_chart(memory) if memory is not None and memory.steps else "",
         accuracy=accuracy,
+        tuned=[(task, tuning_chart(task)) for task in tuning.tasks] if tuning is not None else [],
+        outcome=lambda task: str(task).partition(f"{task.rule}: ")[2],
         phases=phases(report.seconds),
         environment=environment(origin),
         data=script_data(
