@@ -17,10 +17,15 @@ from click.testing import CliRunner
 import hidet
 from hidet import dtypes
 from hidet.cli import main
+from hidet.dtypes import f32, i64
 from hidet.errors import HidetError, OptionError
+from hidet.graph.builder import GraphBuilder
+from hidet.graph.control import emit_while
 from hidet.graph.graph import Graph
+from hidet.graph.types import TensorType
 from hidet.plugins import use
-from hidet.report.accuracy import errors_of, limit_of, problem_of
+from hidet.plugins.host import load_registry
+from hidet.report.accuracy import Accuracy, AccuracyRow, errors_of, limit_of, problem_of
 from hidet.report.checking import check_accuracy
 from hidet.report.minify import minify, minify_model
 from hidet.report.repro import read_inputs, write_inputs
@@ -186,6 +191,31 @@ def test_views_and_loops_do_not_stop_a_check() -> None:
     assert found.is_right and all(row.own is not None for row in found.rows)
     looped = check_accuracy(hidet.compile(counted()), np.zeros(4, np.float32), np.asarray(3, np.int64))
     assert looped.is_right
+
+
+def test_a_defect_inside_of_a_loop_is_found(defect, tmp_path) -> None:
+    builder = GraphBuilder(load_registry().operators, "looped")
+    x, limit = builder.input(TensorType(f32, (4, 8))), builder.input(TensorType(i64, ()))
+    inner = builder.nested("body")
+    inner.input(TensorType(i64, ()))
+    body = inner.build([inner.emit("softmax", inner.input(x.type), axis=1)])
+    looped = builder.build(emit_while(builder, body, limit=limit, carried=[x]))
+    given = np.random.default_rng(0).standard_normal((4, 8), np.float32), np.asarray(3, np.int64)
+    right = check_accuracy(hidet.compile(looped, options={"threads": 1}), *given)
+    (row,) = right.rows
+    assert right.is_right and row.own is not None and row.total is None
+    with use(defect):
+        compiled = hidet.compile(looped, options={"threads": 1})
+        found = check_accuracy(compiled, *given, repro=tmp_path / "wrong.py")
+    assert found.first_wrong is not None and found.first_wrong.kernel.startswith("softmax_")
+    assert run(tmp_path / "wrong.py", tmp_path, "hidet.cpu._plugin,hidet.report._plugin,defect") == 1
+
+
+def test_what_cannot_be_checked_is_told() -> None:
+    row = AccuracyRow("nonzero", "nonzero_0", "", "", "i64")
+    assert Accuracy("m", (row,)).verdict.endswith(
+        "all 0 results are as near to float64 as rounding allows, 1 could not be checked"
+    )
 
 
 def test_limits_are_made_of_plain_errors_and_rounding() -> None:

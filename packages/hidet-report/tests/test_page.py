@@ -143,7 +143,11 @@ def test_what_a_model_says_cannot_end_a_script() -> None:
 
 def test_sub_graphs_have_drawings_of_their_own() -> None:
     page = page_html(hidet.compile(counted()).report(), listings=False)
-    assert 'id="panel-inner-1"' in page and "body" in page
+    assert 'id="panel-inner-1"' in page and "Sub-graph body" in page
+    main = re.search(r'data-graph="after".*?</svg>', page, re.S)
+    inner = re.search(r'data-graph="inner-1".*?</svg>', page, re.S)
+    assert main is not None and ">while<" in main[0] and ">exp<" not in main[0]
+    assert inner is not None and ">exp<" in inner[0]
 
 
 def test_a_page_is_written_by_the_report_and_by_the_command(layer, tmp_path) -> None:

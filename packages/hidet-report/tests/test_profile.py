@@ -90,6 +90,30 @@ def test_rows_and_host_add_up_to_the_call(layer) -> None:
     assert times.timeline == ((first, 1.0, 3.5), (second, 3.5, 6.0))
 
 
+def test_what_python_does_before_a_task_is_not_the_hosts(layer) -> None:
+    split = split_graph(layer, origin_of(layer.report()))
+    first, second = split.tasks
+    # The host comes to a task at 1 and at 6: functions that do nothing are called before each, to warm the caches.
+    before = ((IDLE, 1.0, 2.0), (IDLE, 2.0, 2.25)), ((IDLE, 6.0, 7.0), (IDLE, 7.0, 7.25))
+    runs = (*before[0], (second, 2.5, 4.75), *before[1], (first, 7.5, 9.75))
+    times = times_of(split, [OneCall(10.0, 0, runs)], [OneCall(7.0)])
+    assert times.seconds == {first: 2.0, second: 2.0}
+    # 1 s to the first task, 1.25 s from it to the next, 0.25 s behind that.
+    assert times.host == 2.5
+    assert times.timeline == ((second, 1.0, 3.0), (first, 4.25, 6.25))
+
+
+def test_rows_of_loops_stand_where_they_ran() -> None:
+    compiled = hidet.compile(counted(), options={"threads": 1})
+    found = compiled.profile(np.zeros(4, np.float32), np.asarray(3, np.int64), seconds=0.02)
+    assert [(row.title, row.runs) for row in found.rows] == [("exp", 3)]
+
+
+def test_no_rate_follows_from_a_time_that_the_clock_cannot_see() -> None:
+    row = ProfileRow("k", "exp(f32[4])", "", "", 1e-9, flops=4, nbytes=32)
+    assert row.rate == 0.0 == row.bandwidth
+
+
 def test_calls_that_were_disturbed_do_not_count(layer) -> None:
     split = split_graph(layer, origin_of(layer.report()))
     first, second = split.tasks

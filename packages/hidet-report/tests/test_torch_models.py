@@ -52,6 +52,17 @@ def test_sizes_of_a_call_tell_its_bytes() -> None:
     assert check_accuracy(compiled, torch.randn(32, 64)).is_right
 
 
+def test_results_of_sizes_that_a_call_finds_out_are_not_checked() -> None:
+    class Places(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nonzero(x.relu()).float().exp()
+
+    x = torch.tensor([1.0, -1.0, 2.0, 0.0])
+    found = check_accuracy(hidet.compile(Places(), (x,), options={"threads": 1}), x)
+    assert found.is_right and found.rows[0].own is not None and found.rows[-1].own is None
+    assert "could not be checked" in found.verdict
+
+
 def test_a_model_of_torch_that_does_not_compile_is_minified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         HIDET_API = 1

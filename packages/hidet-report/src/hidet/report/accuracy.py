@@ -28,7 +28,8 @@ class AccuracyRow:
     title: what it computes. kernel, node, line: as in a profile. dtype: of the result.
     own: errors of the kernel on the inputs that it had; own_plain: of the same operators by numpy, in the types of the
     model, on these inputs; both None where there is no reference. limit: what is allowed. total, total_plain: errors
-    since the inputs of the model. problem: what is wrong, "" where nothing is.
+    since the inputs of the model; None inside of branches and loops, where the worst run of the kernel counts. problem:
+    what is wrong, "" where nothing is.
     """
 
     title: str
@@ -48,8 +49,8 @@ class AccuracyRow:
 class Accuracy:
     """What a check of a compiled model has found.
 
-    rows: results of kernels in the order in which they were computed.  repro: the
-    script that was written for the first wrong kernel; "" where none was.
+    rows: results of kernels in the order in which they were computed. repro: the script that was written for the first
+    wrong kernel; "" where none was.
     """
 
     model: str
@@ -72,7 +73,9 @@ class Accuracy:
         wrong = [row for row in self.rows if row.problem]
         checked = sum(row.own is not None for row in self.rows)
         if not wrong:
-            return f"{self.model}: all {checked} results are as near to float64 as rounding allows"
+            others = len(self.rows) - checked
+            rest = f", {others} could not be checked" if others else ""
+            return f"{self.model}: all {checked} results are as near to float64 as rounding allows{rest}"
         first = wrong[0]
         place = " ".join(part for part in (first.node, first.line) if part)
         what = f"first {first.kernel} ({place}): {first.problem}"

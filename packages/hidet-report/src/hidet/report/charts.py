@@ -88,7 +88,7 @@ def memory_chart(use: MemoryUse) -> str:
 
 def roofline_chart(profile: Profile) -> str:
     """Arithmetic a byte against arithmetic a second, both as powers of ten, below what the device can do."""
-    rows = [(number, row) for number, row in enumerate(profile.rows) if row.flops and row.nbytes and row.seconds]
+    rows = [(number, row) for number, row in enumerate(profile.rows) if row.rate and row.bandwidth]
     if not rows or profile.roofline is None:
         return ""
     dtypes, height = {row.dtype for _, row in rows}, 360
@@ -113,7 +113,7 @@ def roofline_chart(profile: Profile) -> str:
     parts.append(_tick((_LEFT + _WIDTH) / 2, height - 14, "operations a byte"))
     for name, width in roof.bandwidths.items():
         # A line from the left edge, or from where it comes into sight, to the highest roof.
-        start, end = max(low, least / width), min(most / width, high)
+        start, end = max(low, least / width), min(max(roof.flops.values(), default=most) / width, high)
         if start < end:
             parts.append(_roof(x(start), y(start * width), x(end), y(end * width), name, at_start=True))
     for name, flops in roof.flops.items():
@@ -173,7 +173,7 @@ def tuning_chart(task: TunedTask) -> str:
 def _roof(x: float, y: float, a: float, b: float, name: str, *, at_start: bool) -> str:
     line = f'<line class="roof" x1="{x:.0f}" y1="{y:.0f}" x2="{a:.0f}" y2="{b:.0f}"/>'
     if at_start:
-        return f'{line}<text class="tick" x="{x + 6:.0f}" y="{y - 8:.0f}">{escape(name)}</text>'
+        return f'{line}<text class="tick" x="{x + 18:.0f}" y="{y - 1:.0f}">{escape(name)}</text>'
     return f'{line}<text class="tick" x="{a - 4:.0f}" y="{b - 4:.0f}" text-anchor="end">{escape(name)}</text>'
 
 

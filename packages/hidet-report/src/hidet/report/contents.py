@@ -12,7 +12,7 @@ from hidet.graph.graph import Graph
 from hidet.ir.printer import print_module
 from hidet.passes.manager import run_program_passes
 from hidet.report.cuts import cuts_of
-from hidet.report.node_text import node_text
+from hidet.report.node_text import node_text, task_title
 from hidet.report.origin import Origin, PassRun
 from hidet.report.places import calling_line, model_line, node_name
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
@@ -163,11 +163,7 @@ def _entries(scheduled: ScheduledGraph, first: int) -> Iterator[TaskEntry]:
 
 
 def _title(step: ScheduledTask | ForeignStep) -> str:
-    if isinstance(step, ForeignStep):
-        return step.node.op.name
-    task = step.task
-    name = task.op_name if task.anchor is not None else task.nodes[-1].op.name
-    return f"{name} + {len(task.nodes) - 1}" if len(task.nodes) > 1 else name
+    return step.node.op.name if isinstance(step, ForeignStep) else task_title(step.task)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from html import escape
 from hidet.graph.graph import Graph, Node, Value
 from hidet.report.blocks import find_repeats
 from hidet.report.layout import Box, lay_out
-from hidet.report.node_text import node_text
+from hidet.report.node_text import node_text, task_title
 from hidet.report.places import calling_line, model_line, node_name
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
 from hidet.schedule.task import ForeignStep
@@ -101,11 +101,9 @@ def _operator(node: Node) -> Item:
 
 def _task(step: ScheduledTask, numbers: Mapping[int, int]) -> Item:
     task = step.task
-    others = len(task.nodes) - 1
-    title = task.op_name if task.anchor is not None else task.nodes[-1].op.name
     facts = [f"task {numbers[id(step)]}: {step.rule_name}", *(node_text(node) for node in task.nodes)]
     return Item(
-        f"{title} + {others}" if others else title,
+        task_title(task),
         node_name(task.loc) or ", ".join(str(tensor.type) for tensor in task.outputs),
         "fallback" if step.rule_name == "fallback" else "task",
         (*facts, *_places(task.nodes[-1])),

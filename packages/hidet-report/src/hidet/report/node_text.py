@@ -1,10 +1,11 @@
-"""A node of a graph as a line of text, without what stands in other lines."""
+"""Nodes of a graph and tasks as a line of text, without what stands in other lines."""
 
 from __future__ import annotations
 
 from hidet.graph.graph import Graph, Node
 from hidet.graph.printer import attribute_text
 from hidet.report.places import model_line, node_name
+from hidet.schedule.task import Task
 
 
 def node_text(node: Node) -> str:
@@ -19,5 +20,12 @@ def node_text(node: Node) -> str:
     inputs = ["none" if value is None else f"%{value.name}" for value in node.inputs]
     made = ", ".join(f"%{value.name}: {value.type}" for value in node.outputs)
     line, name = model_line(node.loc), node_name(node.loc)
-    place = f"  # {line}" + (f" ({name})" if name and name != line else "") if line else ""
-    return f"{made}{' = ' if made else ''}{node.op.name}({', '.join([*inputs, *given])}){place}"
+    place = f"{line} ({name})" if line and name else line or name
+    text = f"{made}{' = ' if made else ''}{node.op.name}({', '.join([*inputs, *given])})"
+    return f"{text}  # {place}" if place else text
+
+
+def task_title(task: Task) -> str:
+    """What a task computes, in a few words: `matmul + 2`."""
+    name = task.op_name if task.anchor is not None else task.nodes[-1].op.name
+    return f"{name} + {len(task.nodes) - 1}" if len(task.nodes) > 1 else name

@@ -122,7 +122,8 @@ _NOTHING = Constant(None)
 
 
 def _parts(code: Sequence[Part]) -> tuple[OriginPart, ...]:
-    parts = []
+    """The graph, and its sub-graphs, which are compiled before it."""
+    parts: list[OriginPart] = []
     for scheduled, host in code:
         graph = scheduled.task_graph
         bare = replace(scheduled, task_graph=replace(graph, graph=without_elements(graph.graph)))
@@ -130,4 +131,4 @@ def _parts(code: Sequence[Part]) -> tuple[OriginPart, ...]:
         count = sum(isinstance(step, Segment) for step in host.program.steps)
         assert count == len(host.modules)
         parts.append(OriginPart(bare, tuple(host.modules)))
-    return tuple(parts)
+    return (*parts[-1:], *parts[:-1])

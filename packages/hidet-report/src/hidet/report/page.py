@@ -82,7 +82,7 @@ def page_html(
     if memory is None and compiled is not None:
         memory = memory_use(compiled.bundle.program, compiled.bundle.constants, {})
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page.filters["duration"] = duration
+    page.filters |= {"duration": duration, "parts": _parts}
     template = page.from_string(_file("page.html"))
     kernels = kernel_entries(origin, entries, has_listings=listings)
     texts = [text for kernel in kernels for _, text in kernel.texts]
@@ -122,7 +122,15 @@ def _drawings(origin: Origin, numbers: Mapping[int, int]) -> list[tuple[str, str
     named.append(("before", f"As given ({given.operators} operators)", given))
     names = [part.scheduled.task_graph.graph.name for part in origin.parts[1:]]
     pairs = zip(names, others, strict=True)
-    return named + [(f"inner-{number}", f"{name}, {number}", other) for number, (name, other) in enumerate(pairs, 1)]
+    return named + [
+        (f"inner-{number}", f"Sub-graph {name} ({other.boxes} boxes)", other)
+        for number, (name, other) in enumerate(pairs, 1)
+    ]
+
+
+def _parts(text: str) -> list[str]:
+    """The parts of a path or of a dotted name, after which lines may end."""
+    return re.split(r"(?<=[/.])(?=\w)", text)
 
 
 def _file(name: str) -> str:

@@ -11,6 +11,9 @@ from hidet.report.profile_text import profile_text
 from hidet.report.roofline import Roofline
 from hidet.report.trace import chrome_trace
 
+SHORTEST = 2e-8
+"""Seconds below which a time is the clock's noise: no rate follows from it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
@@ -59,13 +62,13 @@ class ProfileRow:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second."""
-        return self.nbytes / self.seconds if self.seconds > 0 else 0.0
+        """Bytes a second; 0 where the time is too short to be known."""
+        return self.nbytes / self.seconds if self.seconds > SHORTEST else 0.0
 
     @property
     def rate(self) -> float:
-        """Arithmetic operations a second."""
-        return self.flops / self.seconds if self.seconds > 0 else 0.0
+        """Arithmetic operations a second; 0 where the time is too short to be known."""
+        return self.flops / self.seconds if self.seconds > SHORTEST else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hidet.ir.visit import walk
 from hidet.report.memory import memory_use
 from hidet.report.origin import Origin, origin_of
 from hidet.report.places import calling_line, model_line, node_name
-from hidet.report.profile import Profile, ProfileRow
+from hidet.report.profile import SHORTEST, Profile, ProfileRow
 from hidet.report.roofline import Roofline, roofline_of, work_of
 from hidet.report.split import split_graph
 from hidet.report.times_device import device_times
@@ -42,7 +42,9 @@ def profile(compiled: CompiledGraph, *inputs: Any, seconds: float = SECONDS, **n
     roof = roofline_of(origin.ctx)
     rows: list[ProfileRow] = []
     numbers: dict[str, int] = {}
-    for name, taken in times.seconds.items():
+    # As they ran, those in the end that did not.
+    for name in dict.fromkeys((*(name for name, _, _ in times.timeline), *times.seconds)):
+        taken = times.seconds[name]
         numbers[name] = len(rows)
         task = split.tasks.get(name)
         if task is None:
@@ -84,9 +86,9 @@ def _row(
 ) -> ProfileRow:
     task, program = scheduled.task, scheduled.program
     work = work_of(task, sizes)
-    least = (
-        None if roof is None or not seconds else roof.least_seconds(work.flops * runs, work.nbytes * runs, work.dtype)
-    )
+    least = None
+    if roof is not None and seconds >= SHORTEST:
+        least = roof.least_seconds(work.flops * runs, work.nbytes * runs, work.dtype)
     params = scheduled.decision.params
     launches = sum(isinstance(node, Launch) for function in program.module.functions for node in walk(function.body))
     return ProfileRow(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hidet.report.node_text import task_title
 from hidet.report.origin import origin_of
 from hidet.report.places import node_name
 from hidet.report.split import Call, split_graph
@@ -24,8 +25,5 @@ def with_ranges(compiled: CompiledGraph, around: Callable[[str, Call], Call]) ->
 
 def range_name(scheduled: ScheduledTask) -> str:
     """What a task is called there: `hidet::matmul + 2 (encoder.fc)`."""
-    task = scheduled.task
-    title = task.op_name if task.anchor is not None else task.nodes[-1].op.name
-    others = f" + {len(task.nodes) - 1}" if len(task.nodes) > 1 else ""
-    name = node_name(task.loc)
-    return f"hidet::{title}{others}" + (f" ({name})" if name else "")
+    name = node_name(scheduled.task.loc)
+    return f"hidet::{task_title(scheduled.task)}" + (f" ({name})" if name else "")

@@ -6,8 +6,9 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from hidet.compiler.graphs import paused_gc
@@ -71,11 +72,8 @@ def host_times(split: SplitGraph, inputs: Sequence[Any], seconds: float) -> Time
     Compiled code calls one task after the other; between them no time is counted here, which Python would take.
     """
     stamps = _Stamps(_clock(split))
-    idle = split.functions[IDLE]
-    noted_idle = stamps.around(IDLE, idle)
-    functions = {
-        symbol: _warmed(stamps.around(symbol, split.functions[symbol]), noted_idle, idle) for symbol in split.tasks
-    }
+    noted_idle = stamps.around(IDLE, split.functions[IDLE])
+    functions = {symbol: _warmed(stamps.around(symbol, split.functions[symbol]), noted_idle) for symbol in split.tasks}
     graph = split.callable(functions, split.with_foreign(stamps.around))
     graphs = (split.compiled, graph)
     for each in (*graphs, *graphs):
@@ -90,12 +88,12 @@ def host_times(split: SplitGraph, inputs: Sequence[Any], seconds: float) -> Time
     return times_of(split, calls, whole)
 
 
-def _warmed(call: Call, noted_idle: Call, idle: Call) -> Call:
+def _warmed(call: Call, noted_idle: Call) -> Call:
     """A function behind one that does nothing, twice: what Python needs is in the caches for the second one, whose time
     is what the clock sees of a call by itself, and for the function alike."""
 
     def warmed(address: int) -> None:
-        idle(address)
+        noted_idle(address)
         noted_idle(address)
         call(address)
 
@@ -105,7 +103,9 @@ def _warmed(call: Call, noted_idle: Call, idle: Call) -> Call:
 def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCall]) -> Times:
     """What calls of the graph by its tasks, with calls of `IDLE` between them, and whole calls come to."""
     quiet = quietest(calls)
-    idle = [end - begin for call in quiet for name, begin, end in call.runs if name == IDLE]
+    # Of those that do nothing the last one before a task, which found the caches as the task does.
+    pairs = (pair for call in quiet for pair in pairwise(call.runs))
+    idle = [end - begin for (name, begin, end), (after, _, _) in pairs if name == IDLE != after]
     inside = statistics.median(idle) if idle else 0.0
     taken = dict.fromkeys((*split.tasks, *split.foreign), 0.0)
     counts = dict.fromkeys(taken, 0)
@@ -113,11 +113,9 @@ def times_of(split: SplitGraph, calls: Sequence[OneCall], whole: Sequence[OneCal
     host = 0.0
     for call in quiet:
         last, at = "", 0.0
-        for name, begin, end in call.runs:
-            if name == IDLE:
-                continue
+        for name, arrival, begin, end in _arrivals(call):
             if (last, name) not in follows:
-                host += begin - at
+                host += arrival - at
             cost = inside if name in split.tasks else 0.0
             taken[name] += max(end - begin - cost, 0.0)
             counts[name] += 1
@@ -139,13 +137,20 @@ def _timeline(
     """When tasks would run in this call without what the clock takes between them."""
     found: list[tuple[str, float, float]] = []
     last, at, skipped = "", 0.0, 0.0
-    for name, begin, end in call.runs:
-        if name == IDLE:
-            continue
-        if (last, name) in follows:
-            skipped += begin - at
+    for name, arrival, begin, end in _arrivals(call):
+        skipped += begin - (at if (last, name) in follows else arrival)
         length = max(end - begin - inside, 0.0)
         found.append((name, begin - skipped, begin - skipped + length))
         skipped += end - begin - length
         last, at = name, end
     return tuple(found)
+
+
+def _arrivals(call: OneCall) -> Iterator[tuple[str, float, float, float]]:
+    """Tasks that ran: when the host came to each, before what does nothing, when it began, and when it ended."""
+    arrival: float | None = None
+    for name, begin, end in call.runs:
+        arrival = begin if arrival is None else arrival
+        if name != IDLE:
+            yield name, arrival, begin, end
+            arrival = None
