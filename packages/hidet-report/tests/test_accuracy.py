@@ -137,6 +137,41 @@ def test_a_wrong_result_is_minified_to_its_operator(defect, tmp_path) -> None:
     assert run(tmp_path / "wrong.py", tmp_path, "hidet.cpu._plugin,hidet.report._plugin,defect") == 1
 
 
+def test_the_command_writes_the_smallest_part_with_the_fault(defect, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "graph g(%x: f32[4, 8]):\n  %0: f32[4, 8] = exp(%x)\n  %1: f32[4, 8] = softmax(%0, axis=1)\n"
+    Path("model.hir").write_text(text + "  %2: f32[4, 8] = neg(%1)\n  return %2\n")
+    right = CliRunner().invoke(main, ["minify", "model.hir"])
+    assert right.exit_code == 1 and "no fault to find" in right.output
+    with use(defect):
+        wrong = CliRunner().invoke(main, ["minify", "model.hir", "--option", "threads=1"])
+    assert wrong.exit_code == 0, wrong.output
+    assert wrong.output.startswith("model_small.py shows it with 1 of 3 operators: RMS error 1.0e-02")
+    assert run(tmp_path / "model_small.py", tmp_path, "hidet.cpu._plugin,hidet.report._plugin,defect") == 1
+
+
+def test_the_command_minifies_what_does_not_compile(tmp_path, monkeypatch) -> None:
+    class Broken:
+        HIDET_API = 1
+
+        def hidet_pass_done(self, name: str, after: Any) -> None:
+            if name == "simplify" and any(node.op.name == "tanh" for node in after.nodes):
+                raise AssertionError("a fault of this pass")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HIDET_STRICT_PLUGINS", "1")
+    text = (
+        "graph g(%x: f32[4]):\n  %0: f32[4] = exp(%x)\n  %1: f32[4] = tanh(%0)\n  %2: f32[4] = neg(%1)\n  return %2\n"
+    )
+    Path("model.hir").write_text(text)
+    with use(Broken()):
+        result = CliRunner().invoke(main, ["minify", "model.hir", "-o", "small.py", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert (found["operators"], found["of"], found["script"]) == (1, 3, "small.py")
+    assert "a fault of this pass" in found["what"] and Path("small.py").exists()
+
+
 def test_a_failing_compilation_is_minified(tmp_path) -> None:
     text = "graph g(%x: f32[4, 8]):\n" + "".join(
         f"  %{n}: f32[4, 8] = {'softmax(%x, axis=1)' if n == 0 else f'exp(%{n - 1})'}\n" for n in range(9)

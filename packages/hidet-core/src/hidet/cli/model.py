@@ -168,7 +168,7 @@ def compiled_from(
             raise click.UsageError(f"{model} is compiled already: {', '.join(used)} do not apply")
         return CompiledModel(hidet.load(model), {})
     shapes, values = dict(request.shapes), dict(request.values)
-    chosen_options = {**(options or {}), **_settings(settings)}
+    chosen_options = {**(options or {}), **parse_settings(settings)}
     while True:
         try:
             compiled = hidet.compile(str(model), target=target, options=chosen_options, shapes=shapes, values=values)
@@ -260,7 +260,7 @@ def describe_inputs(compiled: CompiledGraph) -> Mapping[str, str]:
     return texts
 
 
-def _settings(given: Sequence[str]) -> dict[str, Any]:
+def parse_settings(given: Sequence[str]) -> dict[str, Any]:
     """Options from NAME=VALUE: JSON values (2, true, null), anything else is text."""
     options: dict[str, Any] = {}
     for text in given:

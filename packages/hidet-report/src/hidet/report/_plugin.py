@@ -41,7 +41,7 @@ def hidet_attributes() -> Iterable[AttributeSpec]:
 
 
 def hidet_commands(cli: CommandTable) -> None:
-    """Those that measure or look at a model, the log of compilations, and completion in shells."""
+    """Those that measure a model, look at it or find its faults, the log of compilations, and completion in shells."""
     cli.add(
         "accuracy",
         load="hidet.report.accuracy_command:check_model",
@@ -50,6 +50,11 @@ def hidet_commands(cli: CommandTable) -> None:
     cli.add("bench", load="hidet.report.bench_command:bench", doc="Measure the latency of MODEL, beside other systems.")
     cli.add("cache.log", load="hidet.report.log_command:log", doc="Show what was compiled when, and how long it took.")
     cli.add("completion", load="hidet.report.log_command:completion", doc="Print what completes commands in a shell.")
+    cli.add(
+        "minify",
+        load="hidet.report.minify_command:minify_model_file",
+        doc="Find the smallest part of MODEL with the same fault.",
+    )
     cli.add("report", load="hidet.report.report_command:report_model", doc="Write a page about what became of MODEL.")
     cli.add(
         "profile", load="hidet.report.profile_command:profile_model", doc="Say how long each kernel of MODEL takes."

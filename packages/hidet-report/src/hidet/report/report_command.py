@@ -9,7 +9,7 @@ import click
 
 import hidet
 from hidet.cli.inputs import inputs_option, parse_shapes, parse_values, shapes_option, values_option
-from hidet.cli.model import model_argument, settings_option, target_option
+from hidet.cli.model import model_argument, parse_settings, settings_option, target_option
 from hidet.report.checking import check_accuracy
 from hidet.report.model_inputs import compile_with_inputs
 from hidet.report.page import write_page
@@ -48,7 +48,8 @@ def report_model(
     tuning = None
     if tune is not None:
         sizes, known = parse_shapes(shapes), parse_values(values)
-        tuning = hidet.tune(str(model), budget=tune, target=target, options=options, shapes=sizes, values=known)
+        chosen = {**options, **parse_settings(settings)}
+        tuning = hidet.tune(str(model), budget=tune, target=target, options=chosen, shapes=sizes, values=known)
     compiled, given = compile_with_inputs(model, target, settings, shapes, values, inputs, options)
     times = profile(compiled, *given, seconds=seconds) if seconds else None
     errors = check_accuracy(compiled, *given) if accuracy else None
