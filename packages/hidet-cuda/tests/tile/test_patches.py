@@ -12,8 +12,8 @@ from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.statements import load, ring
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
-from hidet.gpu.tile.templates.patches import PatchAxis, patches
-from hidet.gpu.tile.tensors import GTensor, STile, matrix
+from hidet.gpu.tile.templates.patches import patches
+from hidet.gpu.tile.tensors import GTensor, PatchAxis, STile, matrix
 from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir import stmt as s

@@ -19,8 +19,8 @@ from hidet.gpu.tile.parser import parse_kernel
 from hidet.gpu.tile.printer import print_kernel
 from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
-from hidet.gpu.tile.templates.patches import PatchAxis, patches
-from hidet.gpu.tile.tensors import RTile, computed, matrix
+from hidet.gpu.tile.templates.patches import patches
+from hidet.gpu.tile.tensors import PatchAxis, RTile, computed, matrix
 from hidet.gpu.tile.verify import verify_kernel
 from hidet.ir import build
 from hidet.ir import expr as e

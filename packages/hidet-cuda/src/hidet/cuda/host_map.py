@@ -56,14 +56,14 @@ def encoded_map(request: MapRequest, status: Var, is_added_to: bool) -> tuple[li
         array = _array(name, dtype, max(len(values), 1))
         stmts.append(s.Declare(array))
         for number, value in enumerate(values):
-            stored = Const(value, dtype) if isinstance(value, int) else value
+            stored = Const(value, dtype) if isinstance(value, int) else build.cast(value, dtype)
             stmts.append(s.Store(array, (build.index(number),), stored))
         return Bitcast(build.address(array, 0), dtypes.i64)
 
     sizes, strides = listed("map_sizes", dtypes.i64, request.sizes), listed("map_strides", dtypes.i64, request.strides)
     columns = request.columns
     if columns is None:
-        encoder, steps = ENCODE, [1] * rank
+        encoder, steps = ENCODE, list[Expr | int]([1] * rank)
         copied = [listed("map_box", dtypes.u32, request.box)]
     else:
         encoder, steps = ENCODE_COLUMNS, [1, *columns.steps, 1]

@@ -50,13 +50,13 @@ class PixelColumns:
 
     pixels: at most 1024. lower, upper: where the first pixel of each row of pixels lies, and from the image's end the
     last one, before the offsets of a copy are added. steps: pixels from one to the next. All by spatial axis, the
-    fastest first (PTX ISA, "Im2col mode").
+    fastest first, numbers or i64 values (PTX ISA, "Im2col mode").
     """
 
     pixels: int
-    lower: tuple[int, ...]
-    upper: tuple[int, ...]
-    steps: tuple[int, ...]
+    lower: tuple[Expr | int, ...]
+    upper: tuple[Expr | int, ...]
+    steps: tuple[Expr | int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +78,9 @@ class MapRequest:
 
     def call(self) -> Call:
         """The argument of a launch."""
-        columns, numbers = self.columns, self.box
+        columns, numbers = self.columns, list[Expr | int](self.box)
         if columns is not None:
-            numbers = (*self.box, columns.pixels, *columns.lower, *columns.upper, *columns.steps)
+            numbers += [columns.pixels, *columns.lower, *columns.upper, *columns.steps]
         first = map(build.index, (len(self.sizes), self.swizzle))
         arguments = (self.pointer, *first, *self.sizes, *self.strides, *map(build.index, numbers))
         return call_intrinsic(TENSOR_MAP if columns is None else COLUMNS_MAP, *arguments)
@@ -94,17 +94,22 @@ def map_request(node: Expr) -> MapRequest | None:
     rank, swizzle = map(_constant, leading)
     first, second = 3 + rank, 2 + 2 * rank
     sizes, strides = node.arguments[3:first], node.arguments[first:second]
-    box, columns = split_map_numbers(node.callee, rank, [_constant(n) for n in node.arguments[second:]])
+    known = [n.value if isinstance(n, Const) and isinstance(n.value, int) else n for n in node.arguments[second:]]
+    box, columns = split_map_numbers(node.callee, rank, known)
     return MapRequest(pointer, tuple(sizes), tuple(strides), box, swizzle, columns)
 
 
-def split_map_numbers(callee: str, rank: int, numbers: Sequence[int]) -> tuple[tuple[int, ...], PixelColumns | None]:
+def split_map_numbers(
+    callee: str, rank: int, numbers: Sequence[Expr | int]
+) -> tuple[tuple[int, ...], PixelColumns | None]:
     """The box and the columns that the numbers after the strides are, in a call of `callee`."""
+    known = [n for n in numbers if isinstance(n, int)]
     if callee == TENSOR_MAP.name:
-        return tuple(numbers), None
-    channels, pixels, *corners = numbers
+        return tuple(known), None
+    # How many channels and pixels there are is known, where lines begin and end may not be.
+    channels, pixels = known[:2]
     space = rank - 2
-    lower, upper, steps = (tuple(corners[n * space : (n + 1) * space]) for n in range(3))
+    lower, upper, steps = (tuple(numbers[2 + n * space : 2 + (n + 1) * space]) for n in range(3))
     return (channels,), PixelColumns(pixels, lower, upper, steps)
 
 

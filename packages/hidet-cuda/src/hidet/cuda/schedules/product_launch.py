@@ -11,6 +11,7 @@ from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import lower_pipeline
 from hidet.cuda.tile.stages import MOVED_REGISTERS
 from hidet.dims import Dim
+from hidet.gpu.schedules.product import PatchOperand
 from hidet.gpu.schedules.product_kernel import ProductKernel
 from hidet.gpu.schedules.product_launch import Multiplication, Premises, ProductLaunches, is_unaligned
 from hidet.gpu.tile.kernel import TileKernel
@@ -42,12 +43,14 @@ class MatrixUnitLaunches:
 
     def is_usual(self) -> Expr | None:
         """Whether the kernel of `multiply_usual` may run; None where it always may."""
-        launches, k = self.launches, self.launches.product.k
+        launches, product = self.launches, self.launches.product
         known = launches.holds(self._usual)
         conditions = [] if known is None else [known]
-        if launches.tiling.is_warp_specialized and dims.prove_le(1, k) is not True:
-            # There is no tensor map of a matrix without elements.
-            conditions.append(launches.builder.size(k) > 0)
+        if launches.tiling.is_warp_specialized:
+            # There is no tensor map of a matrix or an image without elements, which filters may see around it.
+            space = product.a.axes if isinstance(product.a, PatchOperand) else ()
+            mapped = [size for size in (product.k, *(axis.extent for axis in space)) if not dims.prove_le(1, size)]
+            conditions += [launches.builder.size(size) > 0 for size in mapped]
         return build.logical_and(*conditions) if conditions else None
 
     def multiply_any(self) -> Stmt:

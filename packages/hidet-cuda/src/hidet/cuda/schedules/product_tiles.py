@@ -11,13 +11,15 @@ from hidet.cuda.schedules.tiling import (
     with_bytes_along_k,
 )
 from hidet.gpu.schedules.matmul import simt_tiles
-from hidet.gpu.schedules.product import ALIGN, MatrixOperand, Product
+from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product
 from hidet.gpu.schedules.product_launch import is_unaligned
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.target import GpuTarget
 
 _LEAST_COPY = 4
 """Bytes from which parts of a matrix are copied in the background, which large tiles need."""
+_CORNER_BITS, _MOST_STEP = {1: 16, 2: 8, 3: 5}, 8
+"""Of a corner of a map of columns of pixels, by the axes of space, and of what lies between its pixels."""
 GEMV_MAX_ROWS = 2
 """Rows of the left matrix up to which a product is a GEMV or skinny GEMM, computed without matrix units."""
 GEMV_MIN_K = 256
@@ -64,15 +66,44 @@ def is_warp_specialized(product: Product, target: GpuTarget) -> bool:
 
 
 def can_be_warp_specialized(product: Product, target: GpuTarget) -> bool:
-    """Whether a product's kernel may be warp-specialized: its matrices' boxes are copied by TMA."""
+    """Whether a product's kernel may be warp-specialized: TMA copies boxes of its matrices, or columns of pixels."""
     if not target.has("wgmma") or not product.uses_matrix_units:
         return False
     if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):
         # Warp groups multiply elements of 4 bytes with k as the fast axis alone.
         return False
-    return all(
-        isinstance(operand, MatrixOperand) and operand.align == ALIGN and _has_apart_rows(operand)
-        for operand in (product.a, product.b)
+    return all(_is_copied(operand) for operand in (product.a, product.b))
+
+
+def _is_copied(operand: MatrixOperand | PatchOperand) -> bool:
+    """Whether TMA copies tiles of an operand."""
+    if operand.align != ALIGN:
+        return False
+    return _has_apart_rows(operand) if isinstance(operand, MatrixOperand) else _has_pixel_columns(operand)
+
+
+def _has_pixel_columns(operand: PatchOperand) -> bool:
+    """Whether what a filter sees of images is copied as columns of pixels (PTX ISA, "Im2col mode"): the channels of a
+    step are of one tap, and where lines of pixels begin and end fits what a tensor map has for that."""
+    bits = _CORNER_BITS.get(len(operand.axes))
+    per_step = WARP_SPECIALIZED_TILES[0].k * 2 // operand.tensor.type.dtype.nbytes
+    if bits is None or operand.is_transposed or any(stride != 0 for stride in operand.batch_strides):
+        return False
+    if dims.divisibility(operand.channels) % per_step:
+        return False
+    limit = 1 << bits - 1
+    for axis in operand.axes:
+        if not isinstance(axis.taps, int) or not 1 <= axis.step <= _MOST_STEP:
+            return False
+        reach = axis.spread * (axis.taps - 1)
+        # Lines end at most a step before the padding lets them.
+        corners = (-axis.before, axis.after - reach, axis.after - reach - axis.step + 1)
+        if reach >= 2 * limit or not all(-limit <= corner < limit for corner in corners):
+            return False
+    # Pixels and lines that overlap, as in an expanded tensor or in windows, have no tensor map.
+    last = operand.axes[-1].stride
+    return dims.prove_le(operand.channels, last) is True and all(
+        dims.prove_le(1, stride) is True for stride in (operand.image_stride, *(axis.stride for axis in operand.axes))
     )
 
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -122,8 +122,8 @@ def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
     if columns is None:
         described = TensorMap(*tensor, swizzle=swizzle)
     else:
-        steps = (1, *columns.steps, 1)
-        described = TensorMap(*tensor, steps, swizzle, columns.lower, columns.upper, columns.pixels)
+        lower, upper, steps = (cast("tuple[int, ...]", part) for part in (columns.lower, columns.upper, columns.steps))
+        described = TensorMap(*tensor, (1, *steps, 1), swizzle, lower, upper, columns.pixels)
     return Pointer(block_of("tensor map", described.words()), 0, dtypes.u64)
 
 

@@ -10,13 +10,12 @@ and stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
-from hidet.cuda.tensor_map import MapRequest, map_type
 from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.maps import SourceMap, depends_on_block, source_map
 from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -37,10 +36,8 @@ from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
 from hidet.gpu.tile.tensors import GTensor, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Binary, Bitcast, Const, Expr, Var
+from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.types import PointerType
-from hidet.ir.visit import substitute, walk
 
 _ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
@@ -55,57 +52,6 @@ _SWIZZLED_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OuterAxis:
-    """An axis that a kernel's matrices lie along: the place of the block's own, an expression of an index of the grid,
-    a bound of it, and the elements between neighbours."""
-
-    place: Expr
-    extent: Expr
-    stride: Expr
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MatrixMap:
-    """A kernel's parameter `var`: the tensor map of `source`, from which boxes like a panel of `tile` are copied.
-
-    base: where `source` lies when its outer axes are at 0. All but their places are expressions over the kernel's other
-    parameters.
-    """
-
-    var: Var
-    source: GTensor
-    tile: STile
-    base: Expr
-    outer: tuple[OuterAxis, ...]
-
-    def argument(self, arguments: Mapping[Var, Expr]) -> Expr:
-        """The kernel's argument, from values of its other parameters in the launch."""
-        return self.request(arguments).call()
-
-    def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
-        """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
-        source, layout, nbytes = self.source, self.tile.layout, self.source.dtype.nbytes
-        # The stride of a matrix of one row may be anything, even 0; its map is given that of a dense one.
-        dense = (source.columns + (layout.chunk - 1)) // layout.chunk * layout.chunk
-        sizes, strides = [source.columns, source.rows], [build.maximum(source.row_stride, dense)]
-        box = [_panel_columns(self.tile), layout.rows]
-        for axis in self.outer:
-            sizes.append(axis.extent)
-            strides.append(axis.stride)
-            box.append(1)
-        base = substitute(self.base, arguments)
-        if self.tile.dtype is not self.source.dtype:
-            base = Bitcast(base, PointerType(self.tile.dtype))
-        return MapRequest(
-            base,
-            tuple(substitute(size, arguments) for size in sizes),
-            tuple(substitute(stride, arguments) * nbytes for stride in strides),
-            tuple(box),
-            layout.panel_chunks * 16,
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
     """A kernel whose blocks of `threads` threads walk over its grid, and the tensor maps it takes, its last parameters.
 
@@ -114,7 +60,7 @@ class Pipeline:
 
     function: Function
     threads: int
-    maps: tuple[MatrixMap, ...]
+    maps: tuple[SourceMap, ...]
     shared_bytes: int
 
 
@@ -139,59 +85,18 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
     if layout.rows > _MOST_BOX or stages * layout.size * layout.nbytes < _SWIZZLED_BYTES:
         return False
     sizes = (source.rows, source.columns, source.row_stride)
-    return _base(source, kernel) is not None and not any(_depends(size, kernel) for size in sizes)
-
-
-def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[OuterAxis, ...]] | None:
-    """`base` and `outer` of a map; None where the pointer depends on the grid in another way."""
-    pointer, outer = source.pointer, list[OuterAxis]()
-    while _depends(pointer, kernel):
-        if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
-            return None
-        axis = _outer_axis(pointer.b, kernel)
-        if axis is None or len(outer) == _MOST_OUTER:
-            return None
-        outer.insert(0, axis)
-        pointer = pointer.a
-    return pointer, tuple(outer)
-
-
-def _outer_axis(offset: Binary, kernel: TileKernel) -> OuterAxis | None:
-    """The axis along which an offset moves a pointer: an index of the grid, or a part of it, times a stride."""
-    if offset.op != "mul" or _depends(offset.b, kernel):
-        return None
-    extents, place = dict(zip(kernel.grid_vars, kernel.grid, strict=True)), offset.a
-    number, extent = place, None
-    if isinstance(place, Binary) and place.op == "mod" and not _depends(place.b, kernel):
-        number, extent = place.a, place.b
-    # What is left of an index that counts other things as well.
-    while isinstance(number, Binary) and number.op == "floordiv" and not _depends(number.b, kernel):
-        number = number.a
-    if not isinstance(number, Var) or number not in extents:
-        return None
-    return OuterAxis(place, extents[number] if extent is None else extent, offset.b)
-
-
-def _depends(expr: Expr, kernel: TileKernel) -> bool:
-    """Whether an expression is another one for each block."""
-    own = {*kernel.grid_vars, *(var for var, _ in kernel.index_values)}
-    return any(node in own for node in walk(expr) if isinstance(node, Var))
-
-
-def _panel_columns(tile: STile) -> int:
-    return tile.layout.panel_chunks * tile.layout.chunk
+    return source_map(load, kernel) is not None and not any(depends_on_block(size, kernel) for size in sizes)
 
 
 def lower_pipeline(kernel: TileKernel) -> Pipeline:
     """The warp-specialized kernel; `fits_pipeline` says whether there is one."""
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     threads = block_threads(kernel.warps)
-    maps: list[MatrixMap] = []
+    maps: list[SourceMap] = []
     for load in ring.loads:
-        assert isinstance(load.source, GTensor)
-        found = _base(load.source, kernel)
+        found = source_map(load, kernel)
         assert found is not None
-        maps.append(MatrixMap(Var(f"map_{load.target.name}", map_type()), load.source, load.target, *found))
+        maps.append(found)
     stages = Stages(ring.stages)
     consumer = _Consumer(kernel, threads, stages)
     block = build.size_var("block")
@@ -223,7 +128,7 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
     return Pipeline(function, count, tuple(maps), nbytes)
 
 
-def _prefetched(maps: list[MatrixMap]) -> list[s.Stmt]:
+def _prefetched(maps: list[SourceMap]) -> list[s.Stmt]:
     """Bring the maps into their cache, where the first copies would wait for them."""
     return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 
@@ -244,7 +149,7 @@ def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
     return s.For(turn, build.index(0), tiles_of_block(total, block, blocks), build.seq(each))
 
 
-def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: Stages) -> s.Stmt:
+def _copies(ring: t.Ring, maps: list[SourceMap], tiles: TileLowering, stages: Stages) -> s.Stmt:
     """The producer: one stage after the other as they become empty."""
     nbytes = sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
     steps = [
@@ -254,22 +159,11 @@ def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: St
     ]
     for load, described in zip(ring.loads, maps, strict=True):
         layout, buffer = load.target.layout, tiles.shared[load.target]
-        for panel in range(layout.panels):
-            place = stages.slot * layout.size + panel * layout.rows * layout.pitch
-            coordinates: list[Expr] = [load.column + panel * _panel_columns(load.target), load.row]
-            coordinates += [axis.place for axis in described.outer]
-            steps.append(
-                s.Evaluate(
-                    intrinsic_call(
-                        f"cuda.tensor_load.{len(coordinates)}d",
-                        build.address(buffer, place),
-                        described.var,
-                        stages.full(),
-                        *(build.cast(coordinate, dtypes.i32) for coordinate in coordinates),
-                    )
-                )
-            )
-    return s.For(ring.index, build.index(0), ring.extent, build.seq([*steps, stages.advanced()]))
+        panels = [stages.slot * layout.size + panel * layout.rows * layout.pitch for panel in range(layout.panels)]
+        steps += described.copies(load, [build.address(buffer, place) for place in panels], stages.full())
+    placed = [stmt for load, described in zip(ring.loads, maps, strict=True) for stmt in described.placed(load)]
+    loop = s.For(ring.index, build.index(0), ring.extent, build.seq([*steps, stages.advanced()]))
+    return build.seq([*placed, loop])
 
 
 class _Consumer(TileLowering):

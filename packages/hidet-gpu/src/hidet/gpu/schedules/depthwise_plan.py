@@ -29,7 +29,7 @@ _FILTER_WORDS = 64
 """Registers that the filter may take, of 255; a larger one is walked through row by row."""
 _SECTOR = 32
 """Bytes that memory moves at once."""
-_LINE = WindowAxis(1, 0, 1, 1, 1, 1, 0)
+_LINE = WindowAxis(1, 0, 1, 1, 1, 1, 0, 0)
 """The missing axis of images that are lines."""
 
 

@@ -226,7 +226,7 @@ def window_axes(
     spreads = per_axis("conv", "dilation", given["dilation"], count, 1)  # type: ignore[arg-type]
     pads = side_pairs("conv", given["padding"], count)  # type: ignore[arg-type]
     return tuple(
-        WindowAxis(x.shape[2 + n], x.element_strides[2 + n], taps[n], shape[2 + n], steps[n], spreads[n], pads[n][0])
+        WindowAxis(x.shape[2 + n], x.element_strides[2 + n], taps[n], shape[2 + n], steps[n], spreads[n], *pads[n])
         for n in range(count)
     )
 

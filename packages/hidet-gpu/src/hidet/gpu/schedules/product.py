@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
-from hidet.gpu.tile.templates.patches import PatchAxis, patches
-from hidet.gpu.tile.tensors import Gathered, GTensor
+from hidet.gpu.tile.templates.patches import patches
+from hidet.gpu.tile.tensors import Gathered, GTensor, PatchAxis
 from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -61,7 +61,8 @@ class MatrixOperand:
 
 @dataclass(frozen=True, slots=True)
 class WindowAxis:
-    """One axis of space of a convolution, as `hidet.gpu.tile.templates.patches.PatchAxis` has it."""
+    """One axis of space of a convolution, as `hidet.gpu.tile.tensors.PatchAxis` has it. after: how far beyond the end
+    of the image a filter may reach."""
 
     extent: Dim
     stride: Dim
@@ -70,6 +71,7 @@ class WindowAxis:
     step: int
     spread: int
     before: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -62,6 +62,35 @@ def computed(dtype: DType, rows: Expr, columns: Expr, value: Callable[[Expr, Exp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PatchAxis:
+    """One axis of space of what a filter sees of an image; all are i64 values.
+
+    extent, stride: of the image, in elements. taps: of the filter. results: its places. Tap t of place p is at
+    p * step + t * spread - before.
+    """
+
+    extent: Expr
+    stride: Expr
+    taps: Expr
+    results: Expr
+    step: Expr
+    spread: Expr
+    before: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patches:
+    """What a `Gathered` is made of whose rows are what a filter sees of images, a place of the filter a row, images
+    first; columns count the filter's taps, and within a tap its channels, which are neighbours in memory. image_stride:
+    elements from one image to the next."""
+
+    images: Expr
+    image_stride: Expr
+    axes: tuple[PatchAxis, ...]
+    channels: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
     """A matrix whose elements lie at computed places: element (row, column) `place` elements behind `pointer`.
 
@@ -70,6 +99,7 @@ class Gathered:
     place, inside: over these variables. `inside` is false for elements that are zero, which those beyond `rows` and
     `columns` have to be. It is the same for all elements of a part of `align` bytes along the columns; these are
     neighbours, and places of parts are multiples of `align`, if the address is one.
+    patches: the same in the terms of images, for what copies pixels; None where it is something else.
     """
 
     pointer: Expr
@@ -82,6 +112,7 @@ class Gathered:
     place: Expr
     inside: Expr
     align: int
+    patches: Patches | None = None
 
     @property
     def dtype(self) -> DType:

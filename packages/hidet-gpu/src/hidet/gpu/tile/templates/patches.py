@@ -7,33 +7,15 @@ which are neighbours in memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.dtypes import DType
-from hidet.gpu.tile.tensors import Gathered
+from hidet.gpu.tile.tensors import Gathered, PatchAxis, Patches
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Var
 
 # What puts a position outside of every image, also after another number of this kind is added in 32 bits.
 _FAR = -(1 << 29)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PatchAxis:
-    """One axis of space; all are i64 values.
-
-    extent, stride: of the image, in elements. taps: of the filter. results: its places. Tap t of place p is at
-    p * step + t * spread - before.
-    """
-
-    extent: Expr
-    stride: Expr
-    taps: Expr
-    results: Expr
-    step: Expr
-    spread: Expr
-    before: Expr
 
 
 def patches(
@@ -87,7 +69,8 @@ def patches(
     base, offset = row_values.add("base", base), column_values.add("offset", offset)
     place = build.cast(base + build.cast(offset, of_places), build.INDEX)
     by_row, by_column = tuple(row_values.pairs), tuple(column_values.pairs)
-    return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, inside, align)
+    described = Patches(images, image_stride, tuple(axes), channels)
+    return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, inside, align, described)
 
 
 class _Values:

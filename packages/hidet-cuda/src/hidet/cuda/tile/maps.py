@@ -1,0 +1,225 @@
+"""Tensor maps of what a ring loads, and the copies by TMA that read them: boxes of matrices, and for the matrix of what
+a filter sees of images, columns of pixels (PTX ISA, "Tensor copy").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hidet import dtypes
+from hidet.cuda.intrinsics import intrinsic_call
+from hidet.cuda.tensor_map import MapRequest, PixelColumns, map_type
+from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.statements import Load
+from hidet.gpu.tile.tensors import Gathered, GTensor, Patches, STile
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Binary, Bitcast, Expr, Var
+from hidet.ir.types import PointerType
+from hidet.ir.visit import substitute, walk
+
+_MOST_OUTER = 3
+"""Axes of a tensor map besides the two of a matrix."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OuterAxis:
+    """An axis that a kernel's matrices lie along: the place of the block's own, an expression of an index of the grid,
+    a bound of it, and the elements between neighbours."""
+
+    place: Expr
+    extent: Expr
+    stride: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixMap:
+    """A kernel's parameter `var`: the tensor map of `source`, from which boxes like a panel of `tile` are copied.
+
+    base: where `source` lies when its outer axes are at 0. All but their places are expressions over the kernel's other
+    parameters.
+    """
+
+    var: Var
+    source: GTensor
+    tile: STile
+    base: Expr
+    outer: tuple[OuterAxis, ...]
+
+    def argument(self, arguments: Mapping[Var, Expr]) -> Expr:
+        """The kernel's argument, from values of its other parameters in the launch."""
+        return self.request(arguments).call()
+
+    def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
+        """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
+        source, layout, nbytes = self.source, self.tile.layout, self.source.dtype.nbytes
+        # The stride of a matrix of one row may be anything, even 0; its map is given that of a dense one.
+        dense = (source.columns + (layout.chunk - 1)) // layout.chunk * layout.chunk
+        sizes, strides = [source.columns, source.rows], [build.maximum(source.row_stride, dense)]
+        box = [_panel_columns(self.tile), layout.rows]
+        for axis in self.outer:
+            sizes.append(axis.extent)
+            strides.append(axis.stride)
+            box.append(1)
+        return MapRequest(
+            _as_tile(self.tile, source, substitute(self.base, arguments)),
+            tuple(substitute(size, arguments) for size in sizes),
+            tuple(substitute(stride, arguments) * nbytes for stride in strides),
+            tuple(box),
+            layout.panel_chunks * 16,
+        )
+
+    def placed(self, load: Load) -> list[s.Stmt]:
+        """What copies of a tile's loads share, before the ring."""
+        return []
+
+    def copies(self, load: Load, places: Sequence[Expr], barrier: Expr) -> list[s.Stmt]:
+        """A copy of each panel of a load's tile to its address in `places`; their bytes are counted at `barrier`."""
+        outer = [axis.place for axis in self.outer]
+        return [
+            _copy("tensor_load", place, self.var, barrier, [column, load.row, *outer])
+            for place, column in zip(places, _panels(load), strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PixelMap:
+    """A kernel's parameter `var`: the tensor map of the images whose `patches` `source` has as rows, from which columns
+    of pixels like a panel of `tile` are copied. A tile's columns are channels of one tap."""
+
+    var: Var
+    source: Gathered
+    patches: Patches
+    tile: STile
+    image: Var
+    origins: tuple[Var, ...]
+
+    def argument(self, arguments: Mapping[Var, Expr]) -> Expr:
+        """As that of `MatrixMap`."""
+        return self.request(arguments).call()
+
+    def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
+        """As that of `MatrixMap`."""
+        patches, layout, nbytes = self.patches, self.tile.layout, self.source.dtype.nbytes
+        space = patches.axes[::-1]
+
+        def given(value: Expr) -> Expr:
+            return substitute(value, arguments)
+
+        lower = tuple(given(build.index(0) - axis.before) for axis in space)
+        # From the image's last pixel to where the first tap of a line's last result is.
+        last = [(axis.results - 1) * axis.step - axis.before for axis in space]
+        upper = tuple(given(place - (axis.extent - 1)) for place, axis in zip(last, space, strict=True))
+        return MapRequest(
+            _as_tile(self.tile, self.source, given(self.source.pointer)),
+            tuple(map(given, (patches.channels, *(axis.extent for axis in space), patches.images))),
+            tuple(given(stride) * nbytes for stride in (*(axis.stride for axis in space), patches.image_stride)),
+            (_panel_columns(self.tile),),
+            layout.panel_chunks * 16,
+            PixelColumns(layout.rows, lower, upper, tuple(given(axis.step) for axis in space)),
+        )
+
+    def placed(self, load: Load) -> list[s.Stmt]:
+        """Where the first row of a tile lies: its image, and the pixel of its first tap."""
+        stmts: list[s.Stmt] = []
+        number: Expr = build.cast(load.row, dtypes.i32)
+        for axis, origin in zip(self.patches.axes[::-1], self.origins[::-1], strict=True):
+            results, step, before = (build.cast(n, dtypes.i32) for n in (axis.results, axis.step, axis.before))
+            rest = Var("rest", dtypes.i32)
+            stmts += [s.Declare(rest, number // results), s.Declare(origin, (number - rest * results) * step - before)]
+            number = rest
+        return [*stmts, s.Declare(self.image, number)]
+
+    def copies(self, load: Load, places: Sequence[Expr], barrier: Expr) -> list[s.Stmt]:
+        """As those of `MatrixMap`."""
+        column, tap, channel = (Var(name, dtypes.i32) for name in ("column", "tap", "channel"))
+        channels = build.cast(self.patches.channels, dtypes.i32)
+        stmts: list[s.Stmt] = [
+            s.Declare(column, build.cast(load.column, dtypes.i32)),
+            s.Declare(tap, column // channels),
+            s.Declare(channel, column - tap * channels),
+        ]
+        offsets: list[Expr] = []
+        number: Expr = tap
+        for axis in self.patches.axes[:0:-1]:
+            taps, rest = build.cast(axis.taps, dtypes.i32), Var("rest", dtypes.i32)
+            stmts.append(s.Declare(rest, number // taps))
+            offsets.append((number - rest * taps) * build.cast(axis.spread, dtypes.i32))
+            number = rest
+        offsets.append(number * build.cast(self.patches.axes[0].spread, dtypes.i32))
+        for panel, place in enumerate(places):
+            at = [channel + panel * _panel_columns(self.tile), *self.origins[::-1], self.image]
+            stmts.append(_copy("tensor_load_im2col", place, self.var, barrier, at, offsets))
+        return stmts
+
+
+SourceMap = MatrixMap | PixelMap
+
+
+def source_map(load: Load, kernel: TileKernel) -> SourceMap | None:
+    """The tensor map that brings a load's tiles; None where there is none."""
+    source, var = load.source, Var(f"map_{load.target.name}", map_type())
+    if isinstance(source, Gathered) and source.patches is not None:
+        origins = tuple(Var(f"origin{number}", dtypes.i32) for number in range(len(source.patches.axes)))
+        return PixelMap(var, source, source.patches, load.target, Var("image", dtypes.i32), origins)
+    found = _base(source, kernel) if isinstance(source, GTensor) else None
+    return None if found is None or not isinstance(source, GTensor) else MatrixMap(var, source, load.target, *found)
+
+
+def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[OuterAxis, ...]] | None:
+    """`base` and `outer` of a map; None where the pointer depends on the grid in another way."""
+    pointer, outer = source.pointer, list[OuterAxis]()
+    while depends_on_block(pointer, kernel):
+        if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
+            return None
+        axis = _outer_axis(pointer.b, kernel)
+        if axis is None or len(outer) == _MOST_OUTER:
+            return None
+        outer.insert(0, axis)
+        pointer = pointer.a
+    return pointer, tuple(outer)
+
+
+def _outer_axis(offset: Binary, kernel: TileKernel) -> OuterAxis | None:
+    """The axis along which an offset moves a pointer: an index of the grid, or a part of it, times a stride."""
+    if offset.op != "mul" or depends_on_block(offset.b, kernel):
+        return None
+    extents, place = dict(zip(kernel.grid_vars, kernel.grid, strict=True)), offset.a
+    number, extent = place, None
+    if isinstance(place, Binary) and place.op == "mod" and not depends_on_block(place.b, kernel):
+        number, extent = place.a, place.b
+    # What is left of an index that counts other things as well.
+    while isinstance(number, Binary) and number.op == "floordiv" and not depends_on_block(number.b, kernel):
+        number = number.a
+    if not isinstance(number, Var) or number not in extents:
+        return None
+    return OuterAxis(place, extents[number] if extent is None else extent, offset.b)
+
+
+def depends_on_block(expr: Expr, kernel: TileKernel) -> bool:
+    """Whether an expression is another one for each block."""
+    own = {*kernel.grid_vars, *(var for var, _ in kernel.index_values)}
+    return any(node in own for node in walk(expr) if isinstance(node, Var))
+
+
+def _panel_columns(tile: STile) -> int:
+    return tile.layout.panel_chunks * tile.layout.chunk
+
+
+def _panels(load: Load) -> list[Expr]:
+    """The first columns of the panels of a load's tile."""
+    return [load.column + panel * _panel_columns(load.target) for panel in range(load.target.layout.panels)]
+
+
+def _as_tile(tile: STile, source: GTensor | Gathered, base: Expr) -> Expr:
+    """A pointer to elements of a tile's type, to which TMA rounds those of a source."""
+    return base if tile.dtype is source.dtype else Bitcast(base, PointerType(tile.dtype))
+
+
+def _copy(
+    name: str, place: Expr, var: Var, barrier: Expr, coordinates: Sequence[Expr], offsets: Sequence[Expr] = ()
+) -> s.Stmt:
+    numbers = [build.cast(coordinate, dtypes.i32) for coordinate in coordinates]
+    numbers += [build.cast(offset, dtypes.u16) for offset in offsets]
+    return s.Evaluate(intrinsic_call(f"cuda.{name}.{len(coordinates)}d", place, var, barrier, *numbers))
