@@ -1,6 +1,7 @@
-"""Measure ResNet-50's convolutions on a GPU: hidet beside cuDNN, channels-last, in CUDA graphs.
+"""Measure convolutions of models on a GPU: hidet beside cuDNN, channels-last, in CUDA graphs.
 
-python benchmarks/gpu_convolutions.py                                    all layers at batch 1, 8 and 128
+python benchmarks/gpu_convolutions.py                                    ResNet-50's layers at batch 1, 8 and 128
+python benchmarks/gpu_convolutions.py --models unet --batches 2,8        those of a diffusion U-Net
 python benchmarks/gpu_convolutions.py --batches 1 --dtype bf16 --json layers.json
 python benchmarks/gpu_convolutions.py --match "512x7"
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +31,7 @@ from rich.table import Table
 import hidet
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_timing import time_on_gpu
-from benchmarks.options import report_console
+from benchmarks.options import names_from, report_console
 from hidet.cli.timing import measure_alternately
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
@@ -56,17 +58,31 @@ class Layer:
         return f"{self.channels}x{self.extent} -> {self.filters} k{self.taps}" + (" s2" if self.step == 2 else "")
 
 
-LAYERS = tuple(
-    Layer(*numbers)
-    for numbers in (
+def _layers(*numbers: tuple[int, int, int, int, int]) -> tuple[Layer, ...]:
+    return tuple(Layer(*each) for each in numbers)
+
+
+MODELS: Mapping[str, tuple[Layer, ...]] = {
+    "resnet50": _layers(
         (3, 224, 64, 7, 2),
         *((c, e, c, 3, 1) for c, e in ((64, 56), (128, 28), (256, 14), (512, 7))),
         *((c, e, c, 3, 2) for c, e in ((128, 56), (256, 28), (512, 14))),
         *((c, e, 4 * c, 1, 1) for c, e in ((64, 56), (128, 28), (256, 14), (512, 7))),
         *((4 * c, e, c, 1, 1) for c, e in ((64, 56), (128, 28), (256, 14), (512, 7))),
         *((4 * c, e, 8 * c, 1, 2) for c, e in ((64, 56), (128, 28), (256, 14))),
-    )
-)
+    ),
+    "unet": _layers(
+        (4, 64, 320, 3, 1),
+        *((c, e, c, 3, 1) for c, e in ((320, 64), (640, 32), (1280, 16), (1280, 8))),
+        *((c, e, c, 3, 2) for c, e in ((320, 64), (640, 32), (1280, 16))),
+        *((c, e, f, 3, 1) for c, e, f in ((320, 32, 640), (640, 16, 1280))),
+        *((c, e, f, 3, 1) for c, e, f in ((2560, 8, 1280), (2560, 16, 1280), (1920, 32, 640), (960, 64, 320))),
+        *((c, e, f, 1, 1) for c, e, f in ((2560, 16, 1280), (960, 64, 320))),
+        (320, 64, 4, 3, 1),
+    ),
+}
+"""Square layers of models whose convolutions take most of their time; the U-Net is that of Stable Diffusion at 64 x 64
+latent pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +97,7 @@ class LayerTime:
 
 
 @click.command()
+@click.option("--models", callback=names_from(tuple(MODELS)), default="resnet50", show_default=True)
 @click.option("--batches", default="1,8,128", show_default=True, help="Images in a call, comma-separated.")
 @click.option("--dtype", type=click.Choice(tuple(_DTYPES)), default="f16", show_default=True)
 @click.option("--match", default="", help="Only layers whose name contains this.")
@@ -88,13 +105,14 @@ class LayerTime:
     "--seconds", default=0.01, show_default=True, help="Seconds a system's turn takes; there are three turns."
 )
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
-def main(batches: str, dtype: str, match: str, seconds: float, json_path: Path | None) -> None:
-    """Measure ResNet-50's convolutions on a GPU: hidet beside cuDNN, in CUDA graphs."""
+def main(models: tuple[str, ...], batches: str, dtype: str, match: str, seconds: float, json_path: Path | None) -> None:
+    """Measure convolutions of models on a GPU: hidet beside cuDNN, in CUDA graphs."""
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
-    cases = [(layer, batch) for batch in map(int, batches.split(",")) for layer in LAYERS if match in str(layer)]
+    layers = [layer for model in models for layer in MODELS[model]]
+    cases = [(layer, batch) for batch in map(int, batches.split(",")) for layer in layers if match in str(layer)]
     if not cases:
-        raise click.UsageError(f"no layer has {match!r} in its name: {', '.join(map(str, LAYERS))}")
+        raise click.UsageError(f"no layer has {match!r} in its name: {', '.join(map(str, layers))}")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False
     console, environment = report_console(), describe_environment()
@@ -112,6 +130,8 @@ def main(batches: str, dtype: str, match: str, seconds: float, json_path: Path |
             times = f"{row.cudnn * 1e6:.1f}", f"{row.hidet * 1e6:.1f}", f"{row.cudnn / row.hidet:.2f}"
             table.add_row(row.layer, str(batch), *times, f"{row.difference:.1e}")
     console.print(table)
+    mean = statistics.geometric_mean(row.cudnn / row.hidet for row in rows)
+    console.print(f"geometric mean of cuDNN / hidet: {mean:.3f} over {len(rows)} layers")
     if json_path is not None:
         results = {"environment": environment, "layers": [asdict(row) for row in rows]}
         json_path.write_text(json.dumps(results, indent=1), encoding="utf-8")
