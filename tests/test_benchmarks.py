@@ -97,3 +97,13 @@ def test_the_hand_overs_of_a_compilation_are_timed() -> None:
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "verify to host, a node" in done.stdout
+
+
+def test_profiles_of_a_model_are_summed_and_its_page_is_written(tmp_path: Path) -> None:
+    """How near the sum is to a call is a question for an idle machine."""
+    command = [sys.executable, "-m", "benchmarks.profiles", "--models", "gpt2", "--seconds", "0.1"]
+    done = subprocess.run(
+        [*command, "--pages", str(tmp_path)], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
+    )
+    assert "gpt2" in done.stdout, done.stderr[-2000:]
+    assert "data-graph" in (tmp_path / "gpt2.html").read_text()
