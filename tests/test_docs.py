@@ -1,4 +1,5 @@
-"""Python blocks in the documentation run. One that starts with `# path/name.py` is that file, others run in order.
+"""Python blocks and commands in the documentation run. A block that starts with `# path/name.py` is that file, others
+run in order.
 
 Those of the README run each on its own, as somebody pastes it.
 """
@@ -7,26 +8,32 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import hidet
 from hidet.cli import main
 from hidet.operators import all_operators
 from hidet.plugins.host import discover
+from tests.models.onnx_models import silero_vad
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+STEP = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
 PLUGINS = {
     "index.md": "hidet.cpu._plugin,hidet.torch._plugin",
+    "install.md": "hidet.cpu._plugin,hidet.report._plugin",
     "memory-model.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
     "mixed-precision.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin",
+    "optimize-onnx-model.md": "hidet.cpu._plugin,hidet.onnx._plugin,hidet.report._plugin,hidet.torch._plugin",
     "numerics.md": "hidet.cpu._plugin,hidet.torch._plugin",
     "tensors.md": "hidet.cpu._plugin,hidet.torch._plugin,hidet.compat._plugin,hidet.report._plugin",
     "tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
@@ -43,7 +50,7 @@ ELSEWHERE = {"recipes.md", "stablehlo.md", "tensorflow.md"}
 
 @pytest.mark.parametrize(
     "page",
-    sorted(path.name for path in DOCS.glob("*.md") if path.name not in ELSEWHERE and BLOCK.search(path.read_text())),
+    sorted(path.name for path in DOCS.glob("*.md") if path.name not in ELSEWHERE and STEP.search(path.read_text())),
 )
 def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -51,9 +58,11 @@ def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     loaded = set(sys.modules)
     names: dict[str, object] = {"__name__": "example"}
-    for block in BLOCK.findall((DOCS / page).read_text()):
+    for language, block in STEP.findall((DOCS / page).read_text()):
         file_name = FILE_NAME.match(block)
-        if file_name is None:
+        if language == "console":
+            run_commands(block)
+        elif file_name is None:
             exec(compile(block, page, "exec"), names)
         else:
             path = tmp_path / file_name[1]
@@ -62,6 +71,16 @@ def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatc
     for name in set(sys.modules) - loaded:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+def run_commands(block: str) -> None:
+    """What a page types of `hidet`, where its files are; into files of a user nothing is written."""
+    for line in re.findall(r"^\$ hidet (.*)", block, re.MULTILINE):
+        words = shlex.split(line.partition(">")[0])
+        if "silero_vad.onnx" in words:
+            shutil.copy(silero_vad(), "silero_vad.onnx")
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 0, f"hidet {line}: {result.output}"
 
 
 def test_every_page_with_python_is_run() -> None:
