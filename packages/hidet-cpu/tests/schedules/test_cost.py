@@ -53,7 +53,31 @@ def attention(batch: int, queries: int, keys: int = 200, depth: int = 64) -> str
     return f"graph g(%q: {q}, %k: {k}, %v: {k}):\n  %0: {q} = attention(%q, %k, %v)\n  return %0\n"
 
 
+def depthwise(images: int, channels: int = 40, size: int = 28) -> str:
+    image = f"f32[{images}, {channels}, {size}, {size}]"
+    return (
+        f"graph g(%x: {image}, %w: f32[{channels}, 1, 3, 3]):\n"
+        f"  %0: {image} = conv(%x, %w, padding=1, groups={channels})\n  return %0\n"
+    )
+
+
+def pool(images: int) -> str:
+    return (
+        f"graph g(%x: f32[{images}, 24, 28, 28]):\n"
+        f"  %0: f32[{images}, 24, 14, 14] = max_pool(%x, kernel=[2, 2], stride=[2, 2])\n  return %0\n"
+    )
+
+
+def scan(rows: int, length: int, axis: int) -> str:
+    shape = f"f32[{rows}, {length}]" if axis else f"f32[{length}, {rows}]"
+    return f"graph g(%x: {shape}):\n  %0: {shape} = cumsum(%x, axis={axis})\n  return %0\n"
+
+
 CASES = {
+    "depthwise": (depthwise(1), depthwise(16)),
+    "pool": (pool(1), pool(16)),
+    "scan": (scan(60, 100, 1), scan(600, 1000, 1)),
+    "columns_scan": (scan(60, 100, 0), scan(600, 1000, 0)),
     "matmul": (matmul(60, 100, 64), matmul(600, 1000, 64)),
     "skinny": (matmul(3, 100, 640), matmul(3, 5000, 640)),
     "columns": (matmul(60, 100, 64, trans_b=False), matmul(600, 1000, 64, trans_b=False)),
@@ -189,6 +213,27 @@ def test_blocks_have_as_many_queries_as_lanes_are_used_for_and_the_first_level_c
     ctx = make_context("cpu:znver5")
     claim = claim_of(attention(2, queries, keys, depth), ctx)
     assert claim.rule.default(claim.match, ctx).vectors == vectors
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "tile"),
+    [(12, 69, RegisterTile(12, 1)), (27, 77, RegisterTile(12, 1)), (146, 7, RegisterTile(4, 6)), (128, 7, None)],
+)
+def test_tiles_of_depthwise_convolutions_have_no_more_vectors_than_channels_fill_and_no_more_pixels_than_rows(
+    channels, size, tile
+) -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(depthwise(1, channels, size), ctx)
+    target = ctx.target
+    assert isinstance(target, CpuTarget)
+    assert claim.rule.default(claim.match, ctx).tile == (tile or register_tile(target))
+
+
+@pytest.mark.parametrize(("rows", "axis", "together"), [(60, 1, 4), (51, 0, 2), (1348, 0, 4)])
+def test_rows_are_scanned_together_as_far_as_they_fill_vectors(rows, axis, together) -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(scan(rows, 700, axis), ctx)
+    assert claim.rule.default(claim.match, ctx).together == together
 
 
 def test_the_shortlist_begins_with_what_the_model_expects_to_be_fastest() -> None:

@@ -42,11 +42,17 @@ def items_seconds(work: Work, constants: DeviceConstants, threads: int) -> float
     """Seconds of some work by so many threads."""
     items = max(1, -(-work.elements // work.item_elements))
     busy = work.elements * work.picoseconds * 1e-12 * _MULTIPLY_ADDS / constants.fma["float32"]
-    level = constants.level_of(work.nbytes)
+    return shared_seconds(busy, work.nbytes, items, constants, threads)
+
+
+def shared_seconds(busy: float, nbytes: int, items: int, constants: DeviceConstants, threads: int) -> float:
+    """Seconds of what takes one core `busy` seconds to compute and moves `nbytes`, in so many work items by so many
+    threads."""
+    level = constants.level_of(nbytes)
     used = min(threads, constants.cores)
-    if max(busy, work.nbytes / level.core_bandwidth) < _SHARED:
+    if max(busy, nbytes / level.core_bandwidth) < _SHARED:
         used = 1
-    streamed = work.nbytes * used / min(used * level.core_bandwidth, level.device_bandwidth)
+    streamed = nbytes * used / min(used * level.core_bandwidth, level.device_bandwidth)
     started = items * (_ITEM * constants.cycle + constants.item)
     share = max(1 / used, -(-items // used) / items)
     return (max(busy, streamed) + started) * share + (constants.launch if used > 1 else 0.0)

@@ -20,6 +20,8 @@ from hidet.compute.definition import Operand
 from hidet.context import CompileContext
 from hidet.cpu.schedules.conv import conv_windows, fixed
 from hidet.cpu.schedules.conv_window import SpatialAxis, Windows, result_positions
+from hidet.cpu.schedules.cost_depthwise import DepthwiseExtents, depthwise_seconds
+from hidet.cpu.schedules.cost_gemm import known
 from hidet.cpu.schedules.depthwise_tile import choose_tile, tile_functions
 from hidet.cpu.schedules.gemm import inside_pointer
 from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile, TilePlace
@@ -36,10 +38,13 @@ from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Stmt
 from hidet.ir.types import BufferType
 from hidet.operators.rules import arithmetic_dtype
+from hidet.schedule.cost import extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task, TaskTensor
+from hidet.target.constants import DeviceConstants
 
 # Multiply-adds of one work item: some 30 us.
 _ITEM_MULTIPLY_ADDS = 1_000_000
@@ -47,6 +52,8 @@ _ITEM_MULTIPLY_ADDS = 1_000_000
 # wrote in the product before, which cuts pixels as well, instead of fetching them from another core's cache.
 _ROW_BLOCKS = 8
 _ITEM_ROWS = (1, 2, 4, 8, 16, 32)
+_CLEARLY = 1.06
+"""How much faster an unusual tile has to be: every further kernel is more code to compile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,20 +107,61 @@ class DepthwiseRule(ScheduleRule[Depthwise, DepthwiseParams]):
         )
 
     def default(self, match: Match[Depthwise], ctx: CompileContext) -> DepthwiseParams:
-        """The usual tile, and some 30 us a work item."""
-        tile, conv = register_tile(cpu_target(ctx)), match.data
-        shape = tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype), tile)
-        return DepthwiseParams(tile, item_rows(conv.windows.axes[0].result, _row_work(conv, shape)))
+        """Some 30 us a work item, and the usual tile, or the one that the cost model expects to be clearly faster where
+        channels do not fill the usual one, as those of most layers, which share kernels."""
+        target, conv = cpu_target(ctx), match.data
+        constants, usual = target.published_constants(), register_tile(target)
+        height, shape = conv.windows.axes[0].result, _shape(conv, usual, ctx)
+        chosen = DepthwiseParams(usual, item_rows(height, _row_work(conv, shape)))
+        if dims.divisibility(conv.channels) % shape.columns == 0:
+            return chosen
+        least = _seconds(conv, chosen, constants, 1, ctx) / _CLEARLY
+        for tile in tile_knob(target).values:
+            params = DepthwiseParams(tile, item_rows(height, _row_work(conv, _shape(conv, tile, ctx))))
+            expected = _seconds(conv, params, constants, 1, ctx)
+            if expected < least:
+                chosen, least = params, expected
+        return chosen
+
+    def predict(self, match: Match[Depthwise], params: DepthwiseParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_depthwise`."""
+        constants = known_constants(ctx)
+        assert constants is not None
+        return _seconds(match.data, params, constants, ctx.options.threads or constants.cores, ctx)
 
     def build(self, match: Match[Depthwise], params: DepthwiseParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
         conv = match.data
-        shape = tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype), params.tile)
+        shape = _shape(conv, params.tile, ctx)
         builder = ProgramBuilder(match.task)
         source, windows = _image(builder, conv, shape)
         weights = _weights(builder, conv, shape)
         _launch(builder, match.task, conv, shape, source, weights, windows, params.rows)
         return builder.program()
+
+
+def _shape(conv: Depthwise, tile: RegisterTile, ctx: CompileContext) -> TileShape:
+    return tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype), tile)
+
+
+def _seconds(
+    conv: Depthwise, params: DepthwiseParams, constants: DeviceConstants, threads: int, ctx: CompileContext
+) -> float:
+    height, width = conv.windows.axes
+    first, last = _interior(width)
+    image, rows, pixels = (known(dim) for dim in (conv.windows.batch[0], height.result, width.result))
+    channels = known(conv.channels)
+    moved = channels * image * (known(height.image) * known(width.image) + rows * pixels)
+    extents = DepthwiseExtents(
+        images=image,
+        rows=rows,
+        pixels=pixels,
+        inside=min(pixels, max(0, extent_estimate(last - first))),
+        taps=(known(height.taps), known(width.taps)),
+        channels=channels,
+        nbytes=moved * conv.image.type.dtype.nbytes,
+    )
+    return depthwise_seconds(extents, _shape(conv, params.tile, ctx), params.rows, constants, threads)
 
 
 def _image(builder: ProgramBuilder, conv: Depthwise, shape: TileShape) -> tuple[Var, Windows]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
 from hidet.context import CompileContext
+from hidet.cpu.schedules.cost_items import shared_seconds, task_bytes
 from hidet.cpu.schedules.gemm_lanes import Leaf, lane_wise
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.pack import decode
@@ -29,6 +30,8 @@ from hidet.ir.expr import Access, Const, Expr, Reduce, Size, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Stmt
 from hidet.ir.visit import accesses, walk
+from hidet.schedule.cost import extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.inlined import inlined_value
 from hidet.schedule.lowering import KernelScope, Lowering, Reader
 from hidet.schedule.rule import Match, Program, ScheduleRule
@@ -37,6 +40,10 @@ from hidet.schedule.task import Task
 
 # Columns of a work item where there are few rows.
 _FEW_ROWS, _ITEM_COLUMNS = 16, 256
+# Cycles of a tap: of a group of vectors that are reduced at once, of each of them, and of an element beside them; where
+# there are no vectors, of a row of results and of an element.
+_GROUP, _VECTOR, _ELEMENT = 2.0, 1.0, 2.6
+_ROW, _SINGLE = 8.0, 0.55
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,17 @@ class PoolRule(ScheduleRule[None, PoolParams]):
     def default(self, match: Match[None], ctx: CompileContext) -> PoolParams:
         """Some 20 us a work item."""
         return PoolParams()
+
+    def predict(self, match: Match[None], params: PoolParams, ctx: CompileContext) -> float | None:
+        """Each vector of a window's elements takes some cycles, as does each element beside whole vectors."""
+        task, constants, busy, items = match.task, known_constants(ctx), 0.0, 0
+        assert constants is not None
+        for epilogue, tensor in zip(task.epilogues, task.outputs, strict=True):
+            kernel = _Kernel(task, epilogue, tensor.type, ctx.target.vector_bits, params)
+            cycles, launched = kernel.cycles()
+            busy += cycles * constants.cycle
+            items += launched
+        return shared_seconds(busy, task_bytes(task), items, constants, ctx.options.threads or constants.cores)
 
     def build(self, match: Match[None], params: PoolParams, ctx: CompileContext) -> Program:
         """One kernel an output."""
@@ -114,13 +132,32 @@ class _Kernel:
     def _reader(self, operand: Operand, pointer: Var) -> Reader:
         return lambda indices: build.load(pointer, build.flatten(indices, self.known[operand]))
 
+    def cycles(self) -> tuple[float, int]:
+        """What all results take about, and how many work items they are."""
+        column = self._column()
+        _, rows, width = self._loops(column)
+        taps, lanes = _taps(self.value), 1 if column is None else column.lanes
+        count, columns = extent_estimate(rows), extent_estimate(width)
+        block, of_item = _item(rows, width, taps, self.params.item_elements)
+        whole, rest = divmod(columns, lanes)
+        vectors = -(-lanes * 32 // self.vector_bits)
+        each = whole * (_GROUP + vectors * _VECTOR) + rest * _ELEMENT
+        if column is None:
+            each = _ROW + columns * _SINGLE
+        return count * taps * each, max(1, -(-count // block)) * max(1, -(-columns // of_item))
+
+    def _loops(self, column: _Column | None) -> tuple[int, Dim, Dim]:
+        """The axis of columns, how many rows of them there are, and how many columns."""
+        extents = self.output.shape
+        position = len(extents) - 1 if column is None else column.position
+        rows = dims.product([extent for n, extent in enumerate(extents) if n != position])
+        return position, rows, extents[position] if extents else 1
+
     def launch(self, builder: ProgramBuilder, name: str) -> None:
         axes, extents = self.epilogue.axes, self.output.shape
         column = self._column()
-        position = len(axes) - 1 if column is None else column.position
+        position, rows, width = self._loops(column)
         others = [n for n in range(len(axes)) if n != position]
-        rows = dims.product([extents[n] for n in others])
-        width: Dim = extents[position] if axes else 1
         taps = _taps(self.value)
         block, columns = _item(rows, width, taps, self.params.item_elements)
 

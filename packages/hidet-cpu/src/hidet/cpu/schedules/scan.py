@@ -12,22 +12,31 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.context import CompileContext
+from hidet.cpu.schedules.cost_items import task_bytes
+from hidet.cpu.schedules.cost_scan import ScanExtents, scan_seconds
 from hidet.cpu.schedules.reduce_columns import ColumnReducer
 from hidet.cpu.schedules.reduce_kernels import Plan, Reducer, ReductionKernel, assemble, kernel_of, row_kernel
 from hidet.cpu.schedules.reduce_layout import ReductionMemory, reduction_layout
 from hidet.cpu.schedules.reduce_rows import total_dtypes, whole
 from hidet.cpu.schedules.reductions import Level, Reduction, ReductionOutput, ReductionProgram
+from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.visit import substitute
+from hidet.schedule.cost import extent_estimate
+from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.scans import ScanProgram, scan_program
 from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
+from hidet.target.constants import DeviceConstants
 
 PICOSECONDS = 500
+_TOGETHER = (1, 2, 4, 8)
+_CLEARLY = 1.06
+"""How much faster something unusual has to be: every further kernel is more code to compile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,14 +79,29 @@ class ScanRule(ScheduleRule[_Found, ScanParams]):
             (
                 Knob("item_elements", (2048, 8192, 32768), "elements that a work item scans"),
                 # An addition takes four cycles, and one can begin in each.
-                Knob("together", (1, 2, 4, 8), "rows, or vectors of rows, whose steps are interleaved"),
+                Knob("together", _TOGETHER, "rows, or vectors of rows, whose steps are interleaved"),
             ),
             ScanParams,
         )
 
     def default(self, match: Match[_Found], ctx: CompileContext) -> ScanParams:
-        """Some microseconds a work item; additions that do not wait for each other."""
-        return ScanParams()
+        """Some microseconds a work item; additions that do not wait for each other, as many as the cost model expects
+        to be clearly faster than four."""
+        constants = cpu_target(ctx).published_constants()
+        chosen = ScanParams()
+        least = _seconds(match, chosen, constants, 1) / _CLEARLY
+        for together in _TOGETHER:
+            params = replace(chosen, together=together)
+            expected = _seconds(match, params, constants, 1)
+            if expected < least:
+                chosen, least = params, expected
+        return chosen
+
+    def predict(self, match: Match[_Found], params: ScanParams, ctx: CompileContext) -> float | None:
+        """By the model of `cost_scan`."""
+        constants = known_constants(ctx)
+        assert constants is not None
+        return _seconds(match, params, constants, ctx.options.threads or constants.cores)
 
     def build(self, match: Match[_Found], params: ScanParams, ctx: CompileContext) -> Program:
         """One kernel."""
@@ -85,6 +109,17 @@ class ScanRule(ScheduleRule[_Found, ScanParams]):
         found = replace(found, plan=replace(found.plan, tile=tile, item_elements=params.item_elements))
         kernel = _Kernel(match.task, found.plan, found.scan, params.together)
         return assemble(match.task, [kernel.columns() if found.plan.column is not None else kernel.rows()])
+
+
+def _seconds(match: Match[_Found], params: ScanParams, constants: DeviceConstants, threads: int) -> float:
+    plan = match.data.plan
+    extents = ScanExtents(
+        rows=max(1, extent_estimate(plan.layout.rows)),
+        length=max(1, extent_estimate(plan.layout.row_elements)),
+        nbytes=task_bytes(match.task),
+        lanes=0 if plan.column is None else plan.lanes,
+    )
+    return scan_seconds(extents, params.item_elements, params.together, constants, threads)
 
 
 def _reduction_program(scan: ScanProgram) -> ReductionProgram:
