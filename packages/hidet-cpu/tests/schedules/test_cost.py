@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from hidet import dtypes
 from hidet.context import make_context
-from hidet.cpu.schedules.gemm_tile import RegisterTile, register_tile
+from hidet.cpu.schedules.gemm import BUFFER_ROWS
+from hidet.cpu.schedules.gemm_blocking import Extents, blocking_of, choose_item
+from hidet.cpu.schedules.gemm_tile import RegisterTile, register_tile, tile_shape
 from hidet.cpu.target import CpuTarget
 from hidet.fusion.fuse import fuse
 from hidet.graph.parser import parse_graph
@@ -234,6 +237,33 @@ def test_rows_are_scanned_together_as_far_as_they_fill_vectors(rows, axis, toget
     ctx = make_context("cpu:znver5", {"threads": 1})
     claim = claim_of(scan(rows, 700, axis), ctx)
     assert claim.rule.default(claim.match, ctx).together == together
+
+
+@pytest.mark.parametrize(("steps", "chunk"), [(60, 60), (88, 48), (130, 48), (1000, 64)])
+def test_steps_that_work_items_pack_are_shared_out_to_chunks_of_whole_squares(steps, chunk) -> None:
+    target = make_context("cpu:znver5").target
+    assert isinstance(target, CpuTarget)
+    shape = tile_shape(target, dtypes.f32, register_tile(target))
+    extents = Extents(1, 7, 200, 1, steps, BUFFER_ROWS, "steps")
+    blocking = blocking_of(shape, extents, choose_item(shape, target.cpu.l1_bytes, extents))
+    assert (blocking.taps, blocking.steps) == (1, chunk)
+    assert steps % chunk == 0 or steps % chunk >= shape.lanes
+
+
+def test_sums_of_few_steps_are_packed_before_they_are_multiplied() -> None:
+    """Fewer steps than vectors have lanes are no square that is transposed in registers."""
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    few, many = (claim_of(matmul(rows, 640, steps), ctx) for rows, steps in ((11, 10), (60, 100)))
+    assert not few.rule.default(few.match, ctx).is_packed_on_the_way
+    assert many.rule.default(many.match, ctx).is_packed_on_the_way
+
+
+def test_what_work_items_pack_and_what_they_pack_it_from_stays_in_the_first_level_cache() -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(matmul(40, 829, 1273, trans_b=False), ctx)
+    params = claim.rule.default(claim.match, ctx)
+    assert params.is_packed_on_the_way
+    assert 2 * params.item.most_steps * params.tile.vectors * 64 <= 48 << 10
 
 
 def test_the_shortlist_begins_with_what_the_model_expects_to_be_fastest() -> None:

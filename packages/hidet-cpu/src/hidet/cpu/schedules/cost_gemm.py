@@ -13,6 +13,7 @@ packed are packed by each work item, or by a kernel before. Work items are share
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hidet.cpu.schedules.gemm_blocking import Blocking, Extents, Item, blocking_of
@@ -33,8 +34,10 @@ _POINTER, _POINTERS, _SPILLED = 1.0, 8, 3.0
 _TWICE = 1.5
 # Cycles of a work item, of a column group of it, and of an entry of its table: of a matrix, or of an image.
 _ITEM, _GROUP, _ROW, _TAP = 150.0, 40.0, 3.0, 5.0
-# Cycles of packing an element: squares that are transposed in registers, vectors that are copied, and single elements.
-_PACKED: dict[Order, float] = {"steps": 0.25, "taps": 0.35, "columns": 0.25, "any": 2.0}
+# Cycles of packing an element: squares that are transposed in registers, vectors that are copied, and single elements,
+# by work items and by a kernel before.
+_PACKED: Mapping[Order, float] = {"steps": 0.25, "taps": 0.35, "columns": 0.25}
+_SINGLE, _SINGLE_BEFORE = 1.1, 0.6
 # Cycles of packing a step of a vector that has fewer columns than lanes, of which each is copied alone.
 _PART = 12.0
 # Cycles of a dot function of `gemv`, which adds the lanes of its sums at the end.
@@ -114,8 +117,10 @@ class _Model:
         if is_packed and self.operands.order is not None:
             elements = self.problems * self.columns * self.steps
             moved = elements * (self.operands.column.nbytes + 2 * self.nbytes)
-            busy = self.problems * self.steps * self._packed_cycles(self.operands.order) * self.cycle
-            total += self._launched(max(busy, moved / self.bandwidth))
+            cycles = self._packed_cycles(self.operands.order, _SINGLE_BEFORE)
+            busy = self.problems * self.steps * cycles * self.cycle
+            # What it writes has to be read again, so that little of that hides behind the packing.
+            total += self._launched(busy + moved / self.bandwidth)
         if self.operands.copied:
             total += self._launched(self.operands.copied * 3 * self.nbytes / self.bandwidth)
         return total
@@ -123,10 +128,13 @@ class _Model:
     def _launched(self, seconds: float) -> float:
         return seconds / self.threads + (self.constants.launch if self.threads > 1 else 0.0)
 
-    def _packed_cycles(self, order: Order) -> float:
-        """Of packing all columns at one step."""
+    def _packed_cycles(self, order: Order, single: float) -> float:
+        """Of packing all columns at one step. single: of an element that is packed alone."""
         part = _PART if order == "columns" and self.columns % self.shape.lanes else 0.0
-        return self.columns * _PACKED[order] + part
+        # What is shorter than a square is no square.
+        neighbours = {"steps": self.run, "taps": self.steps}.get(order, self.shape.lanes)
+        each = single if neighbours < self.shape.lanes else _PACKED.get(order, single)
+        return self.columns * each + part
 
     def tiles(self, blocking: Blocking) -> float:
         """Of the kernel that multiplies by register tiles."""
@@ -135,12 +143,25 @@ class _Model:
         items = self.problems * row_blocks * column_blocks
         packed = 0.0
         if self.order is not None:
-            packed = self.problems * row_blocks * self.steps * self._packed_cycles(self.order)
+            packed = self.problems * row_blocks * self.steps * self._packed_cycles(self.order, _SINGLE)
         table = self.problems * column_blocks * self.rows * (_ROW if self.taps == 1 else _TAP * self.taps)
         started = items * (_ITEM + _GROUP * blocking.groups)
         busy = self._computed(blocking) + (packed + table + started) * self.cycle + items * self.constants.item
+        busy += self._fetched(blocking, row_blocks)
         streamed = self._streamed(blocking, row_blocks, column_blocks) / self.bandwidth
         return self._shared(busy, streamed, items)
+
+    def _fetched(self, blocking: Blocking, row_blocks: int) -> float:
+        """Seconds of fetching packed chunks again, which what they were packed from has driven out of the first-level
+        cache."""
+        if self.order is None:
+            return 0.0
+        width = min(self.columns, self.shape.columns)
+        chunk = known(blocking.taps) * known(blocking.steps) * width * (self.nbytes + self.operands.column.nbytes)
+        if chunk <= self.constants.levels[0].nbytes:
+            return 0.0
+        packed = self.problems * row_blocks * self.columns * self.steps * self.nbytes
+        return packed / self.constants.level("L2").core_bandwidth
 
     def dots(self, groups: int) -> float:
         """Of the kernel that reads columns where they lie."""

@@ -19,8 +19,9 @@ _UNKNOWN_SIZE = 256
 # Multiply-adds and bytes from beyond the second-level cache that a core of about 3 GHz does in a nanosecond.
 _MULTIPLY_ADDS = {512: 90.0, 256: 45.0, 128: 22.0}
 _BYTES = 12.0
-# Part of the first-level cache that a piece of a panel may take; rows stream through the rest.
-_L1_SHARE = 2 / 3
+# Part of the first-level cache that a piece of a panel may take; rows stream through the rest, and, where work items
+# pack it, what it is packed from.
+_L1_SHARE, _L1_SHARE_PACKED = 2 / 3, 1 / 3
 # Products that are summed in one accumulator before they are added to the rest, at most: the rounding error of a long
 # sum then grows with the number of chunks.
 _MOST_STEPS = 256
@@ -114,7 +115,8 @@ def choose_item(shape: TileShape, l1_bytes: int, extents: Extents) -> Item:
     tiles = _ceil(row_tiles, blocks)
     column_ns = max(tiles * tile_ns, panel_ns if blocks == 1 else 0.0)
     item_groups = 1 if blocks > 1 and tiles < most_tiles else max(1, min(groups, int(item_ns / column_ns)))
-    return Item(tiles, item_groups, min(_MOST_STEPS, int(l1_bytes * _L1_SHARE / extents.step_bytes(shape))))
+    share = _L1_SHARE if extents.order is None else _L1_SHARE_PACKED
+    return Item(tiles, item_groups, min(_MOST_STEPS, int(l1_bytes * share / extents.step_bytes(shape))))
 
 
 def blocking_of(shape: TileShape, extents: Extents, item: Item) -> Blocking:
@@ -128,7 +130,10 @@ def blocking_of(shape: TileShape, extents: Extents, item: Item) -> Blocking:
     else:
         chunk_taps, chunk_steps = _chunk(taps, run, most_steps)
         if extents.order is not None and chunk_taps == 1 and _known(run) > most_steps >= shape.lanes:
+            # Of whole squares, about equally many in each: fewer steps than a square has are packed one by one.
             chunk_steps = most_steps // shape.lanes * shape.lanes
+            if isinstance(run, int):
+                chunk_steps = shape.lanes * _ceil(_ceil(run, _ceil(run, chunk_steps)), shape.lanes)
     tile_ns, panel_ns = _times(shape, extents)
     column_ns = max(tiles * tile_ns, panel_ns if tiles >= extents.tiles(shape) else 0.0)
     ahead_tiles = _ceil(tiles, shape.vectors)

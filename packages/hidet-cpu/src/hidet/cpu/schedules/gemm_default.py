@@ -30,17 +30,21 @@ def choose_params(
 ) -> GemmParams:
     """Good parameters for sums of type `dtype`."""
     usual, may_be_gemv = register_tile(target), can_be_gemv(extents)
+    before = replace(extents, order=None)
     is_gemv = may_be_gemv and is_skinny(extents.rows)
     shape, constants = tile_shape(target, dtype, usual), target.published_constants()
 
-    def params_of(tile: RegisterTile, is_gemv: bool) -> GemmParams:
-        return default_params(target, dtype, operands.column, extents, tile, is_packed_on_the_way, is_gemv=is_gemv)
+    def params_of(tile: RegisterTile, is_gemv: bool, is_on_the_way: bool = is_packed_on_the_way) -> GemmParams:
+        known = extents if is_on_the_way == is_packed_on_the_way else before
+        return default_params(target, dtype, operands.column, known, tile, is_on_the_way, is_gemv=is_gemv)
 
     def others() -> Iterator[GemmParams]:
         """What else may be good."""
         tiled = params_of(usual, is_gemv=False)
         if may_be_gemv:
             yield tiled if is_gemv else params_of(usual, is_gemv=True)
+        if is_packed_on_the_way:
+            yield params_of(usual, is_gemv=False, is_on_the_way=False)
         wide = replace(tiled, item=replace(tiled.item, groups=max(tiled.item.groups, _WIDE)))
         if tiled.item.groups < min(_WIDE, extents.groups(shape)) and item_count(extents, shape, wide.item) >= _ITEMS:
             yield wide
@@ -50,7 +54,8 @@ def choose_params(
                     yield params_of(tile, is_gemv=False)
 
     def seconds(params: GemmParams) -> float:
-        return gemm_seconds(extents, operands, tile_shape(target, dtype, params.tile), params, constants, 1)
+        known = extents if params.is_packed_on_the_way == is_packed_on_the_way else before
+        return gemm_seconds(known, operands, tile_shape(target, dtype, params.tile), params, constants, 1)
 
     chosen, rivals = params_of(usual, is_gemv), list(others())
     least = seconds(chosen) / _CLEARLY if rivals else 0.0
