@@ -239,6 +239,13 @@ def test_rows_are_scanned_together_as_far_as_they_fill_vectors(rows, axis, toget
     assert claim.rule.default(claim.match, ctx).together == together
 
 
+@pytest.mark.parametrize(("queries", "vectors"), [(9, {1}), (16, {1}), (25, {1, 2}), (60, {1, 2, 4})])
+def test_blocks_of_attention_have_no_more_vectors_than_queries_fill(queries, vectors) -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(attention(2, queries, 100), ctx)
+    assert {params.vectors for params in space_of(claim.rule, claim.match, ctx)} == vectors
+
+
 @pytest.mark.parametrize(("steps", "chunk"), [(60, 60), (88, 48), (130, 48), (1000, 64)])
 def test_steps_that_work_items_pack_are_shared_out_to_chunks_of_whole_squares(steps, chunk) -> None:
     target = make_context("cpu:znver5").target
@@ -248,6 +255,23 @@ def test_steps_that_work_items_pack_are_shared_out_to_chunks_of_whole_squares(st
     blocking = blocking_of(shape, extents, choose_item(shape, target.cpu.l1_bytes, extents))
     assert (blocking.taps, blocking.steps) == (1, chunk)
     assert steps % chunk == 0 or steps % chunk >= shape.lanes
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "blocks"),
+    [(60, 29, {128}), (60, 100, {64, 128}), (60, 129, {64, 128, 256}), (1, 93, {64, 256})],
+)
+def test_blocks_of_attention_have_no_more_keys_than_there_are_but_for_one(queries, keys, blocks) -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(attention(2, queries, keys), ctx)
+    assert {params.keys for params in space_of(claim.rule, claim.match, ctx)} == blocks
+
+
+@pytest.mark.parametrize(("depth", "keys", "block"), [(64, 800, 256), (128, 800, 256), (80, 800, 64), (48, 800, 128)])
+def test_a_block_of_values_that_takes_several_passes_stays_in_the_first_level_cache(depth, keys, block) -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(attention(2, 1, keys, depth), ctx)
+    assert claim.rule.default(claim.match, ctx).keys == block
 
 
 def test_sums_of_few_steps_are_packed_before_they_are_multiplied() -> None:

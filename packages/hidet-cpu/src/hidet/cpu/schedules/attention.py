@@ -53,11 +53,10 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
 
     def space(self, match: Match[AttentionProblem], ctx: CompileContext) -> Space[AttentionParams]:
         """Keys that are scored at a time, and, of many queries, how many of them together, and what is copied."""
-        problem = match.data
-        keys = Knob("keys", _KEYS, "keys that are scored at a time")
+        problem, default = match.data, self.default(match, ctx)
+        keys = Knob("keys", _key_blocks(problem, default.keys), "keys that are scored at a time")
         if is_decode(problem):
-            vectors = self.default(match, ctx).vectors
-            return Space((keys,), lambda keys: AttentionParams(keys, vectors))
+            return Space((keys,), lambda keys: AttentionParams(keys, default.vectors))
         return Space(
             (
                 keys,
@@ -70,18 +69,18 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
 
     def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> AttentionParams:
         """Scores that fit into the first-level cache, copies that save more than they cost, and as many queries
-        together as the cost model does not expect to be clearly slower than fewer."""
-        problem = match.data
+        together, or keys of few queries, as the cost model does not expect to be slower than fewer."""
+        problem, constants = match.data, cpu_target(ctx).published_constants()
         vectors = _shape(problem, ctx).vectors
         if is_decode(problem):
-            return AttentionParams(DECODE_KEYS, vectors)
+            blocks = [AttentionParams(keys, vectors) for keys in reversed(_KEYS) if keys <= DECODE_KEYS]
+            return min(blocks, key=lambda params: _seconds(problem, params, constants, 1, ctx))
         copies = [
             is_worth_packing(problem, place, extent)
             for place, extent in ((problem.k, problem.depth), (problem.v, problem.width))
         ]
         chosen = AttentionParams(KEY_BLOCK, vectors, copies[0], copies[1])
         # Fewer vectors waste less of the last block of queries, and what they need stays in the first-level cache.
-        constants = cpu_target(ctx).published_constants()
         least = _seconds(problem, chosen, constants, 1, ctx) / _CLEARLY
         for fewer in sorted(_shape(problem, ctx).rows, reverse=True)[1:]:
             params = replace(chosen, vectors=fewer)
@@ -114,6 +113,15 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
         return program.program()
 
 
+def _key_blocks(problem: AttentionProblem, default: int) -> tuple[int, ...]:
+    """Those that are less than all keys, and one that is not: the default, if it is one of them."""
+    if not isinstance(problem.keys, int):
+        return _KEYS
+    enough = [block for block in _KEYS if block >= problem.keys]
+    whole = default if default in enough else min(enough, default=0)
+    return tuple(block for block in _KEYS if block < problem.keys or block == whole)
+
+
 def _seconds(
     problem: AttentionProblem, params: AttentionParams, constants: DeviceConstants, threads: int, ctx: CompileContext
 ) -> float:
@@ -128,8 +136,13 @@ def _of_vectors(shape: TileShape, vectors: int) -> TileShape:
 
 
 def _shape(problem: AttentionProblem, ctx: CompileContext) -> TileShape:
+    """With no more vectors than queries fill: what a block has room for is set up for each of them."""
     cpu = cpu_target(ctx).cpu
-    return tile_shape(problem.compute, cpu.vector_bits, cpu.vector_registers)
+    shape = tile_shape(problem.compute, cpu.vector_bits, cpu.vector_registers)
+    if not isinstance(problem.rows, int):
+        return shape
+    filled = -(-problem.rows // shape.lanes)
+    return _of_vectors(shape, min((count for count in shape.rows if count >= filled), default=shape.vectors))
 
 
 def _packed(

@@ -42,6 +42,11 @@ def is_decode(problem: AttentionProblem) -> bool:
     return is_small and problem.k.inner == 1 and problem.v.inner == 1
 
 
+def vectors_together(width: int, lanes: int) -> int:
+    """Vectors of a row of v, of `width` elements, that are summed together: a pass over the keys of a block."""
+    return _VECTORS_TOGETHER if width % (_VECTORS_TOGETHER * lanes) == 0 else 1
+
+
 def decode_kernel(problem: AttentionProblem, lanes: int, key_block: int) -> AttentionKernel:
     """The kernel for `problem`, scoring `key_block` keys at a time; a work item computes all rows that share keys."""
     scope = KernelScope()
@@ -194,8 +199,7 @@ class _Decode:
 
     def _sum_weighted(self, first: Expr, keys: Expr) -> None:
         k, v, lanes = self.k, self.places["v"], self.lanes
-        whole = self.problem.width % (_VECTORS_TOGETHER * lanes) == 0
-        vectors = _VECTORS_TOGETHER if whole else 1
+        vectors = vectors_together(self.problem.width, lanes)
         start = k.let("v_block", build.address(v.pointer, first * v.row))
 
         def add(e: Expr, mask: Expr | None) -> None:

@@ -12,7 +12,7 @@ Attention of few rows (`attention_decode`) is as fast as keys and values are rea
 from __future__ import annotations
 
 from hidet import dims
-from hidet.cpu.schedules.attention_decode import is_decode
+from hidet.cpu.schedules.attention_decode import is_decode, vectors_together
 from hidet.cpu.schedules.attention_tile import TileShape
 from hidet.cpu.schedules.cost_gemm import fma_rate, known
 from hidet.schedule.attention_problem import AttentionProblem
@@ -44,7 +44,7 @@ def attention_seconds(
     threads = min(threads, constants.cores)
     copied = 0.0
     if is_decode(problem):
-        items, busy = heads, _decode_seconds(problem, constants)
+        items, busy = heads, _decode_seconds(problem, shape.lanes, key_block, constants)
     else:
         items = heads * -(-rows // shape.pitch)
         busy = heads * _flash_seconds(problem, shape, key_block, constants) / items
@@ -69,11 +69,22 @@ def _key_bytes(problem: AttentionProblem) -> int:
     return known(problem.keys) * row
 
 
-def _decode_seconds(problem: AttentionProblem, constants: DeviceConstants) -> float:
+def _decode_seconds(problem: AttentionProblem, lanes: int, key_block: int, constants: DeviceConstants) -> float:
     """Of a head, all of whose rows are computed together."""
     scores = known(problem.rows) * known(problem.keys)
     multiplied = scores * (problem.depth + problem.width) / fma_rate(constants, problem.compute)
-    return multiplied + scores * _KEY * constants.cycle
+    return multiplied + scores * _KEY * constants.cycle + _fetched_again(problem, lanes, key_block, constants)
+
+
+def _fetched_again(problem: AttentionProblem, lanes: int, key_block: int, constants: DeviceConstants) -> float:
+    """Of a head: neighbours of what a pass over the rows of v reads are gone when a later pass wants them, unless a
+    block of rows stays in half of the first-level cache."""
+    if vectors_together(problem.width, lanes) > 1 or problem.width <= lanes:
+        return 0.0
+    row = problem.width * problem.v.dtype.nbytes
+    block = min(key_block, known(problem.keys)) * row
+    gone = max(0.0, 1 - constants.levels[0].nbytes / 2 / block)
+    return gone * known(problem.keys) * row / constants.level("L2").core_bandwidth / 2
 
 
 def _flash_seconds(problem: AttentionProblem, shape: TileShape, key_block: int, constants: DeviceConstants) -> float:
