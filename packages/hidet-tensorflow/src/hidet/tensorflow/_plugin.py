@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hidet.plugins.specs import FrontendSpec
+
+if TYPE_CHECKING:
+    from hidet.compute.routine import RoutineSpec
+    from hidet.graph.operator import OperatorSpec
 
 HIDET_API = 1
 
@@ -51,3 +56,17 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             doc="a TFLite model: a path ending in .tflite",
         ),
     ]
+
+
+def hidet_operators() -> Iterable[OperatorSpec]:
+    """The search for labels of speech."""
+    from hidet.tensorflow.beam_search import SPEC
+
+    return [SPEC]
+
+
+def hidet_routines() -> Iterable[RoutineSpec]:
+    """Its algorithm."""
+    from hidet.tensorflow.beam_search import ROUTINE
+
+    return [ROUTINE]
