@@ -10,6 +10,7 @@
     loops.py      types of values that loops carry
     branches.py   decisions that are known, and what sub-graphs read from around them
     contraction.py  einsum: sums of products by index letters
+    recurrent.py  the steps of a recurrent layer
 
 Nothing here knows a framework.
 """
@@ -22,6 +23,7 @@ from hidet.frontend.emitter import Emitter, NodeFacts, Number
 from hidet.frontend.handlers import Handler, Rows, handlers_of_families, plugin_handlers
 from hidet.frontend.names import SizeNames, identifier
 from hidet.frontend.needed import in_branch
+from hidet.frontend.recurrent import run_steps
 from hidet.frontend.signature import arrays_by_name, form_of, signature_of_call
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "identifier",
     "in_branch",
     "plugin_handlers",
+    "run_steps",
     "signature_of_call",
 ]
 

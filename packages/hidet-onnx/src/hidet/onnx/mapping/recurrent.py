@@ -1,25 +1,22 @@
 """Recurrent layers: LSTM (Hochreiter and Schmidhuber, 1997), GRU (Cho et al., 2014) and RNN, as ONNX specifies them.
 
-What the input contributes to all gates is one product for all steps. A short sequence of known length is written out,
-any other is a `scan`. A sequence that ends early keeps its state from there on, and makes zeros.
+What the input contributes to all gates is one product for all steps, which `hidet.frontend.run_steps` goes through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hidet import dtypes
 from hidet.dims import Dim, prove_equal
 from hidet.errors import ImportFailed, UnsupportedOp
-from hidet.frontend import Emitter, Handler
-from hidet.graph import GraphBuilder, TensorType, Value
+from hidet.frontend import Emitter, Handler, run_steps
+from hidet.graph import GraphBuilder, Value
 from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.gate_functions import Activation, gate_functions, number
-
-# Steps that are written out: compiling that many takes no longer than compiling a loop.
-_MOST_UNROLLED = 8
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -115,79 +112,6 @@ def _rnn_step(
     return [cell.activate(b, 0, b.emit("add", gates, b.emit("linear", hidden, weights[0])))]
 
 
-def _masked_step(
-    cell: _Cell,
-    b: GraphBuilder,
-    gates: Value,
-    time: Value | None,
-    states: Sequence[Value],
-    weights: Sequence[Value],
-    lengths: Value | None,
-) -> tuple[list[Value], Value]:
-    """States and output after a step; sequences that are over at `time` keep their state and make zeros."""
-    new = cell.step(cell, b, gates, states, weights)
-    if time is None or lengths is None:
-        return new, new[0]
-    is_on = b.emit("unsqueeze", b.emit("less", time, lengths), axes=(1,))
-    kept = [b.emit("where", is_on, after, before) for after, before in zip(new, states, strict=True)]
-    return kept, b.emit("where", is_on, new[0], number(b, 0, new[0]))
-
-
-def _run(
-    e: Emitter,
-    cell: _Cell,
-    gates: Value,
-    states: Sequence[Value],
-    weights: Sequence[Value],
-    lengths: Value | None,
-    is_reverse: bool,
-) -> tuple[Value, list[Value]]:
-    """All outputs [steps, batch, hidden] and the last states; steps run from the end if `is_reverse`."""
-    steps = gates.tensor.shape[0]
-    times = None if lengths is None else e.emit("arange", start=0, stop=steps, dtype=dtypes.i64)
-    if isinstance(steps, int) and steps <= _MOST_UNROLLED:
-        return _unrolled(e, cell, gates, times, list(states), weights, lengths, is_reverse)
-    if is_reverse:
-        gates = e.emit("flip", gates, axes=(0,))
-        times = None if times is None else e.emit("flip", times, axes=(0,))
-    body = e.builder.nested("step")
-    inner_states = [body.input(value.type) for value in states]
-    slices = [body.input(TensorType(v.tensor.dtype, v.tensor.shape[1:])) for v in (gates, times) if v is not None]
-    inner_weights = [body.input(value.type) for value in weights]
-    inner_lengths = None if lengths is None else body.input(lengths.type)
-    made, output = _masked_step(
-        cell, body, slices[0], slices[1] if times is not None else None, inner_states, inner_weights, inner_lengths
-    )
-    scanned = [value for value in (gates, times) if value is not None]
-    captures = [*weights, *([] if lengths is None else [lengths])]
-    *last, outputs = e.emit_all(
-        "scan",
-        [*states, *scanned, *captures],
-        {"body": body.build([*made, output]), "carried": len(states), "scanned": len(scanned)},
-    )
-    return (e.emit("flip", outputs, axes=(0,)) if is_reverse else outputs), last
-
-
-def _unrolled(
-    e: Emitter,
-    cell: _Cell,
-    gates: Value,
-    times: Value | None,
-    states: list[Value],
-    weights: Sequence[Value],
-    lengths: Value | None,
-    is_reverse: bool,
-) -> tuple[Value, list[Value]]:
-    steps = range(int(gates.tensor.shape[0]))  # type: ignore[arg-type]  # known
-    outputs: list[Value] = []
-    for step in reversed(steps) if is_reverse else steps:
-        time = None if times is None else e.emit("select", times, axis=0, index=step)
-        now = e.emit("select", gates, axis=0, index=step)
-        states, output = _masked_step(cell, e.builder, now, time, states, weights, lengths)
-        outputs.append(output)
-    return e.emit("stack", *(outputs[::-1] if is_reverse else outputs), axis=0), states
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
     """What LSTM, GRU and RNN have in common. bias: [directions, 2 * gates]. states: [directions, batch, hidden] each.
@@ -238,7 +162,7 @@ def _layer(
             states.append(nothing if given is None else e.emit("select", given, axis=0, index=place))
         gates = e.emit("linear", x, weight, bias)
         is_reverse = direction == "reverse" or place == 1
-        made, last = _run(e, cell, gates, states, weights, lengths, is_reverse)
+        made, last = run_steps(e, partial(cell.step, cell), gates, states, weights, lengths, is_reverse=is_reverse)
         outputs.append(made)
         finals.append(last)
     y = e.emit("stack", *outputs, axis=1)

@@ -5,12 +5,13 @@ What the input contributes to all gates is one product for all steps; the rest i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hidet.errors import ImportFailed, UnsupportedOp
-from hidet.frontend import Handler
-from hidet.graph import GraphBuilder, TensorType, Value
+from hidet.frontend import Handler, run_steps
+from hidet.graph import GraphBuilder, Value
 from hidet.tensorflow.tflite.emitter import LiteEmitter
 from hidet.tensorflow.tflite.mapping.codes import on_numbers
 from hidet.tensorflow.tflite.schema import ACTIVATIONS
@@ -91,27 +92,15 @@ def _direction(e: LiteEmitter, x: Value, operands: tuple[Value | None, ...], cli
         raise ImportFailed(f"{e.operator}: recurrent weights are {states.type}")
     gates = e.emit("linear", x, inputs, bias)
     nothing = e.emit("full", shape=(x.tensor.shape[1], n), value=0, dtype=x.tensor.dtype)
-    return _run(e, gates, nothing, states, clip, is_reverse)
+    step = partial(_step, clip=clip)
+    return run_steps(e, step, gates, [nothing, nothing], [states], is_reverse=is_reverse)[0]
 
 
-def _run(e: LiteEmitter, gates: Value, nothing: Value, weight: Value, clip: float, is_reverse: bool) -> Value:
-    """All outputs [steps, batch, n]; steps run from the end if `is_reverse`. gates[steps, batch, 4 * n]."""
-    if is_reverse:
-        gates = e.emit("flip", gates, axes=(0,))
-    body = e.builder.nested("step")
-    hidden, memory = (body.input(nothing.type) for _ in range(2))
-    now = body.input(TensorType(gates.tensor.dtype, gates.tensor.shape[1:]))
-    made = _step(body, now, hidden, memory, body.input(weight.type), clip)
-    *_, outputs = e.emit_all(
-        "scan",
-        [nothing, nothing, gates, weight],
-        {"body": body.build([*made, made[0]]), "carried": 2, "scanned": 1},
-    )
-    return e.emit("flip", outputs, axes=(0,)) if is_reverse else outputs
-
-
-def _step(b: GraphBuilder, gates: Value, hidden: Value, memory: Value, weight: Value, clip: float) -> list[Value]:
+def _step(
+    b: GraphBuilder, gates: Value, states: Sequence[Value], weights: Sequence[Value], *, clip: float
+) -> list[Value]:
     """Output and cell behind a step. The gates: input, forget, cell, output."""
+    (hidden, memory), (weight,) = states, weights
     total = b.emit("add", gates, b.emit("linear", hidden, weight))
     n = int(weight.tensor.shape[1])  # type: ignore[arg-type]  # of weights
     enter, forget, new, leave = (
