@@ -44,6 +44,15 @@ def has_effect(name: str) -> bool:
     return any(entry.type == _RESOURCE for entry in definition.input_arg) and not name.startswith(_READERS)
 
 
+@cache
+def has_cpu_kernel(name: str) -> bool:
+    """Whether TensorFlow can run an operator on a CPU."""
+    load_tensorflow()
+    from tensorflow.python.framework import kernels
+
+    return any(kernel.device_type == "CPU" for kernel in kernels.get_registered_kernels_for_op(name).kernel)
+
+
 _RESOURCE = 20
 """DT_RESOURCE."""
 

@@ -16,7 +16,7 @@ import numpy
 from hidet.errors import FallbackWarning, UnsupportedOp
 from hidet.frontend import Emitter
 from hidet.graph import Attribute, OperatorSpec, TensorType, Value
-from hidet.tensorflow.compat import has_effect, load_tensorflow, op_def
+from hidet.tensorflow.compat import has_cpu_kernel, has_effect, load_tensorflow, op_def
 from hidet.tensorflow.functions import Function
 from hidet.tensorflow.items import Item
 from hidet.tensorflow.value_types import RESOURCE, VARIANT, dtype_of, number_of
@@ -43,9 +43,9 @@ def fallback_warning(nodes: Sequence[EagerNode]) -> FallbackWarning:
 
 
 def may_run_in_tensorflow(operator: str) -> bool:
-    """Whether an operator takes and gives tensors alone, and writes to no variable."""
+    """Whether an operator runs on a CPU, takes and gives tensors alone, and writes to no variable."""
     definition = op_def(operator)
-    if definition is None or has_effect(operator):
+    if definition is None or has_effect(operator) or not has_cpu_kernel(operator):
         return False
     return all(entry.type not in (RESOURCE, VARIANT) for entry in (*definition.input_arg, *definition.output_arg))
 

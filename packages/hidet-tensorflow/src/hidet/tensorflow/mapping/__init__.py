@@ -20,6 +20,7 @@ Plug-ins add rows (`hidet_handlers`).
     control              calls, branches and loops
     lists                lists of tensors
     signal               complex numbers and Fourier transforms
+    recurrent            LSTM, GRU and plain layers of cuDNN
     decode               labels of speech, sparse results made dense
 """
 
@@ -50,6 +51,7 @@ FAMILIES = (
     "control",
     "lists",
     "signal",
+    "recurrent",
     "decode",
 )
 

@@ -5,13 +5,14 @@ What the input contributes to all gates is one product for all steps; the rest i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Handler, run_steps
-from hidet.graph import GraphBuilder, Value
+from hidet.graph import Value
+from hidet.tensorflow.mapping.recurrent import lstm_step
 from hidet.tensorflow.tflite.emitter import LiteEmitter
 from hidet.tensorflow.tflite.mapping.codes import on_numbers
 from hidet.tensorflow.tflite.schema import ACTIVATIONS
@@ -92,26 +93,8 @@ def _direction(e: LiteEmitter, x: Value, operands: tuple[Value | None, ...], cli
         raise ImportFailed(f"{e.operator}: recurrent weights are {states.type}")
     gates = e.emit("linear", x, inputs, bias)
     nothing = e.emit("full", shape=(x.tensor.shape[1], n), value=0, dtype=x.tensor.dtype)
-    step = partial(_step, clip=clip)
+    step = partial(lstm_step, clip=clip)
     return run_steps(e, step, gates, [nothing, nothing], [states], is_reverse=is_reverse)[0]
-
-
-def _step(
-    b: GraphBuilder, gates: Value, states: Sequence[Value], weights: Sequence[Value], *, clip: float
-) -> list[Value]:
-    """Output and cell behind a step. The gates: input, forget, cell, output."""
-    (hidden, memory), (weight,) = states, weights
-    total = b.emit("add", gates, b.emit("linear", hidden, weight))
-    n = int(weight.tensor.shape[1])  # type: ignore[arg-type]  # of weights
-    enter, forget, new, leave = (
-        b.emit("slice", total, starts=(0, gate * n), stops=(total.tensor.shape[0], (gate + 1) * n))
-        for gate in range(_GATES)
-    )
-    kept = b.emit("mul", b.emit("sigmoid", forget), memory)
-    after = b.emit("add", kept, b.emit("mul", b.emit("sigmoid", enter), b.emit("tanh", new)))
-    if clip > 0:
-        after = b.emit("clamp", after, min=-clip, max=clip)
-    return [b.emit("mul", b.emit("sigmoid", leave), b.emit("tanh", after)), after]
 
 
 def _joined(e: LiteEmitter, weights: tuple[Value | None, ...]) -> Value:
