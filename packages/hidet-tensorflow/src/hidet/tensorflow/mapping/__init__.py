@@ -20,6 +20,7 @@ Plug-ins add rows (`hidet_handlers`).
     control              calls, branches and loops
     lists                lists of tensors
     signal               complex numbers and Fourier transforms
+    cells                LSTM and GRU cells
     recurrent            LSTM, GRU and plain layers of cuDNN
     decode               labels of speech, sparse results made dense
 """
@@ -51,6 +52,7 @@ FAMILIES = (
     "control",
     "lists",
     "signal",
+    "cells",
     "recurrent",
     "decode",
 )
