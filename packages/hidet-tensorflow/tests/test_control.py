@@ -93,6 +93,22 @@ def test_lists_are_written_and_read_in_any_order(check) -> None:
     check(function, rows, strict=False)
 
 
+def test_lists_are_taken_apart_and_put_together(check) -> None:
+    def function(x: Any) -> Any:
+        raw = tf.raw_ops
+        parts = tf.TensorArray(x.dtype, size=3, element_shape=(2, 4)).split(x, [2, 2, 2])
+        spread = tf.TensorArray(x.dtype, size=6, element_shape=(4,)).scatter([4, 1, 0, 5, 2, 3], x)
+        pushed = raw.EmptyTensorList(element_shape=[4], max_num_elements=-1, element_dtype=x.dtype)
+        for row in range(3):
+            pushed = raw.TensorListPushBack(input_handle=pushed, tensor=x[row])
+        pushed, last = raw.TensorListPopBack(input_handle=pushed, element_shape=[4], element_dtype=x.dtype)
+        rest = raw.TensorListStack(input_handle=pushed, element_shape=[4], element_dtype=x.dtype)
+        return parts.stack(), parts.concat(), spread.stack(), last, rest
+
+    compiled = check(function, lambda rng: [rng.standard_normal((6, 4)).astype(np.float32)], strict=False)
+    assert compiled.report().nodes.eager == 0
+
+
 def test_functions_that_functions_call_are_written_out(check) -> None:
     @tf.function
     def inner(x: Any) -> Any:

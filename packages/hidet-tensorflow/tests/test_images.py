@@ -141,6 +141,16 @@ def test_images_are_resized(method, check) -> None:
     check(function, images(2, 5, 6, 3), in_float64=False)
 
 
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("size", [(4, 5), (9, 3), (13, 20), (1, 1)])
+def test_a_pixel_is_the_mean_of_what_it_covers(size: tuple[int, int], align: bool, check) -> None:
+    def function(x: Any) -> Any:
+        return tf.raw_ops.ResizeArea(images=x, size=size, align_corners=align)
+
+    compiled = check(function, images(2, 9, 10, 3), in_float64=False)
+    assert compiled.report().nodes.eager == 0
+
+
 def test_boxes_are_cropped_and_resized(check) -> None:
     def make(rng: np.random.Generator) -> list[Any]:
         boxes = rng.random((4, 4)) * 1.4 - 0.2
@@ -164,6 +174,20 @@ def test_overlapping_boxes_are_suppressed(check) -> None:
         return tf.image.non_max_suppression(boxes, scores, 5, 0.3, 0.1)
 
     check(function, overlapping, in_float64=False)
+
+
+def test_older_suppressions_are_known_as_well(check) -> None:
+    def make(rng: np.random.Generator) -> list[Any]:
+        corners = rng.random((12, 2)).astype(np.float32)
+        return [np.concatenate([corners, corners + 0.4], 1).astype(np.float32), rng.random(12).astype(np.float32)]
+
+    def function(boxes: Any, scores: Any) -> Any:
+        given = {"boxes": boxes, "scores": scores, "max_output_size": 5}
+        first = tf.raw_ops.NonMaxSuppression(**given, iou_threshold=0.3)
+        return first, tf.raw_ops.NonMaxSuppressionV2(**given, iou_threshold=0.3)
+
+    compiled = check(function, make, in_float64=False, strict=False)
+    assert compiled.report().nodes.eager == 0
 
 
 def test_suppression_can_fill_up_its_result(check) -> None:
@@ -214,6 +238,24 @@ def test_colours_are_changed(check) -> None:
         return hues, tf.image.hsv_to_rgb(hues * 0.9), tf.image.adjust_contrast(x, 1.5), tf.image.rgb_to_grayscale(x)
 
     check(function, make, in_float64=False)
+
+
+def test_hue_and_saturation_are_changed(check) -> None:
+    def function(x: Any) -> Any:
+        x = tf.sigmoid(x)
+        return tf.image.adjust_hue(x, 0.3), tf.image.adjust_hue(x, -0.4), tf.image.adjust_saturation(x, 1.7)
+
+    compiled = check(function, images(2, 5, 6, 3), in_float64=False)
+    assert compiled.report().nodes.eager == 0
+
+
+def test_blocks_of_one_size_move_between_space_and_batch(check) -> None:
+    def function(x: Any) -> Any:
+        there = tf.raw_ops.SpaceToBatch(input=x, paddings=[[1, 0], [2, 2]], block_size=2)
+        return there, tf.raw_ops.BatchToSpace(input=there, crops=[[0, 1], [1, 1]], block_size=2)
+
+    compiled = check(function, images(2, 5, 6, 3))
+    assert compiled.report().nodes.eager == 0
 
 
 @pytest.mark.parametrize("narrow", [False, True])

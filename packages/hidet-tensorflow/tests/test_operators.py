@@ -77,6 +77,13 @@ def test_elements_are_computed_as_tensorflow_does(name, check) -> None:
     check(function, make)
 
 
+def test_functions_of_bessel_are_computed(check) -> None:
+    special = tf.math.special
+    named = (special.bessel_j0, special.bessel_j1, special.bessel_k0, special.bessel_k1e, special.bessel_y0)
+    compiled = check(every(*named), positive(_ONE))
+    assert compiled.report().nodes.eager == 0
+
+
 def test_zero_makes_what_is_undefined_zero(check) -> None:
     def function(x: Any, y: Any) -> Any:
         x = tf.nn.relu(x)
@@ -113,6 +120,28 @@ def test_segments_are_reduced_whatever_their_order(check) -> None:
         return tf.math.unsorted_segment_sum(x, ids, 5), *(segments(x, tf.sort(ids)) for segments in named)
 
     check(function, both(floats((6, 2)), integers(0, 4, (6,))), strict=False)
+
+
+def test_rows_that_an_index_picks_are_reduced_by_segments(check) -> None:
+    def function(x: Any, index: Any, ids: Any) -> Any:
+        named = (tf.sparse.segment_sum, tf.sparse.segment_mean, tf.sparse.segment_sqrt_n)
+        ids = tf.sort(ids)
+        return *(reduce(x, index, ids) for reduce in named), *(
+            reduce(x, index, ids, num_segments=6) for reduce in named
+        )
+
+    make = both(floats((6, 2)), both(integers(0, 6, (8,)), integers(0, 4, (8,))))
+    compiled = check(function, make, strict=False)
+    assert compiled.report().nodes.eager == 0
+
+
+def test_numbers_find_their_places_among_sorted_ones(check) -> None:
+    def function(x: Any, y: Any) -> Any:
+        rows = tf.sort(tf.concat([x, y[:, :2]], 1))
+        return tf.searchsorted(rows, y), tf.searchsorted(rows, y, side="right", out_type=tf.int64)
+
+    compiled = check(function, floats((3, 7), (3, 4)), strict=False)
+    assert compiled.report().nodes.eager == 0
 
 
 def test_an_empty_segment_has_the_least_number(check) -> None:
@@ -247,6 +276,23 @@ def test_losses_are_computed(check) -> None:
     check(
         lambda x, classes: tf.math.in_top_k(classes, x, 2), both(floats((3, 5)), integers(0, 5, (3,))), in_float64=False
     )
+
+
+def test_older_versions_of_operators_are_known_as_well(check) -> None:
+    def function(x: Any) -> Any:
+        raw = tf.raw_ops
+        square = x[:, :, :4]
+        return (
+            raw.MatrixDiag(diagonal=x),
+            raw.MatrixDiagPart(input=square),
+            raw.MatrixDiagPartV2(input=square, k=1, padding_value=0.0),
+            raw.MatrixSetDiag(input=square, diagonal=x[:, :, 0] * 2),
+            raw.ConjugateTranspose(x=x, perm=[2, 0, 1]),
+            raw.InTopK(predictions=tf.cast(x[0], tf.float32), targets=[0, 3, 1, 2], k=2),
+        )
+
+    compiled = check(function, floats((3, 4, 5)), strict=False)
+    assert compiled.report().nodes.eager == 0
 
 
 def test_a_diagonal_is_written(check) -> None:

@@ -49,6 +49,20 @@ def test_complex_signals_are_transformed_over_one_axis_and_two(check) -> None:
     check(function, signals(3, 8, 12), in_float64=False)
 
 
+def test_images_and_volumes_are_transformed(check) -> None:
+    def function(x: Any) -> Any:
+        found = tf.signal.rfft2d(x, [10, 12])
+        z = tf.complex(x, x[:, :, ::-1] * 2)
+        there = tf.signal.fft3d(z)
+        back = tf.signal.irfft2d(found, [10, 12]), tf.signal.irfft2d(found, [8, 9])
+        parts = [
+            part(made) for made in (found, there, tf.signal.ifft3d(there)) for part in (tf.math.real, tf.math.imag)
+        ]
+        return *parts, *back
+
+    check(function, signals(2, 3, 8, 12))
+
+
 def test_complex_arithmetic_is_that_of_pairs(check) -> None:
     def function(x: Any) -> Any:
         z = tf.exp(tf.complex(x, 1 - x)) * tf.constant(1 + 2j, tf.complex64)

@@ -25,8 +25,14 @@ def handlers() -> Mapping[str, Handler]:
         "Empty": lambda e, shape, dtype, init=False: _filled(e, e.sizes(shape, "the shape"), 0, dtype),
         "Fill": _fill,
         "LinSpace": _line,
+        "MatrixDiag": lambda e, x: e.emit("diag_embed", x),
+        "MatrixDiagPart": _diagonal,
+        "MatrixDiagPartV2": _diagonal,
         "MatrixDiagPartV3": _diagonal,
+        "MatrixDiagV2": _as_diagonal,
         "MatrixDiagV3": _as_diagonal,
+        "MatrixSetDiag": _with_diagonal,
+        "MatrixSetDiagV2": _with_diagonal,
         "MatrixSetDiagV3": _with_diagonal,
         "OneHot": _one_hot,
         "OnesLike": lambda e, x: _filled(e, x.tensor.shape, 1, x.tensor.dtype),
@@ -84,18 +90,22 @@ def _one_hot(e: Emitter, index: Value, depth: Value, on: Value, off: Value, axis
     return e.emit("where", is_here, on, off)
 
 
-def _one_diagonal(e: Emitter, k: Value) -> int:
+def _one_diagonal(e: Emitter, k: Value | None) -> int:
+    if k is None:
+        return 0
     numbers = set(e.ints(k, "the diagonals"))
     if len(numbers) != 1:
         raise UnsupportedOp(f"{e.operator} of several diagonals, {sorted(numbers)}")
     return numbers.pop()
 
 
-def _diagonal(e: Emitter, x: Value, k: Value, padding: Value, align: str = "RIGHT_LEFT") -> Value:
+def _diagonal(
+    e: Emitter, x: Value, k: Value | None = None, padding: Value | None = None, align: str = "RIGHT_LEFT"
+) -> Value:
     return e.emit("diagonal", x, offset=_one_diagonal(e, k), axis1=x.tensor.rank - 2, axis2=x.tensor.rank - 1)
 
 
-def _with_diagonal(e: Emitter, x: Value, diagonal: Value, k: Value, align: str = "RIGHT_LEFT") -> Value:
+def _with_diagonal(e: Emitter, x: Value, diagonal: Value, k: Value | None = None, align: str = "RIGHT_LEFT") -> Value:
     axes = {"axis1": x.tensor.rank - 2, "axis2": x.tensor.rank - 1}
     return e.emit("diagonal_scatter", x, diagonal, offset=_one_diagonal(e, k), **axes)
 

@@ -26,6 +26,7 @@ _UNARY = {
     "BesselI0e": "bessel_i0e",
     "BesselI1": "bessel_i1",
     "BesselI1e": "bessel_i1e",
+    **{f"Bessel{kind}": f"bessel_{kind.lower()}" for kind in ("J0", "J1", "K0", "K0e", "K1", "K1e", "Y0", "Y1")},
     "Inv": "reciprocal",
     "Invert": "bitwise_not",
     "LogicalNot": "logical_not",

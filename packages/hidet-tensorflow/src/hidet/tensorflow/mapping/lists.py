@@ -21,6 +21,7 @@ def handlers() -> Mapping[str, Handler]:
         "EmptyTensorList": lambda e, shape, most, element_dtype, **_: TensorList(
             element_dtype, 0, shape=_declared(e, shape)
         ),
+        "TensorListConcat": _concat,
         "TensorListConcatV2": _concat,
         "TensorListElementShape": _element_shape,
         "TensorListFromTensor": lambda e, x, shape, **_: TensorList(
@@ -31,12 +32,15 @@ def handlers() -> Mapping[str, Handler]:
         ),
         "TensorListGetItem": _get,
         "TensorListLength": lambda e, held: e.size(_length(e, held), dtypes.i32),
+        "TensorListPopBack": _pop,
         "TensorListPushBack": _push,
         "TensorListReserve": lambda e, shape, count, element_dtype, **_: TensorList(
             element_dtype, e.one_size(count, "the number of elements"), shape=_declared(e, shape)
         ),
         "TensorListResize": _resize,
+        "TensorListScatterIntoExistingList": _scatter,
         "TensorListSetItem": _set,
+        "TensorListSplit": _split,
         "TensorListStack": _stack,
     }
 
@@ -140,7 +144,36 @@ def _stack(e: Emitter, item: Item, shape: Value, element_dtype: DType, num_eleme
     return values
 
 
-def _concat(e: Emitter, item: Item, shape: Value, lengths: Value, **_: Any) -> tuple[Value, Value]:
+def _pop(e: Emitter, item: Item, shape: Value, **_: Any) -> tuple[TensorList, Value]:
+    """The list without its last element, and that element."""
+    held = _held(e, item)
+    values = _all(e, item, _declared(e, shape))
+    if dims.prove_lt(0, held.length) is not True:
+        raise UnsupportedOp(f"{e.operator} of a list of {held.length} elements: expected at least one")
+    stops = (held.length - 1, *(None for _ in values.tensor.shape[1:]))
+    rest = e.emit("slice", values, starts=(0,) * values.tensor.rank, stops=stops)
+    shorter = TensorList(held.dtype, held.length - 1, rest, values.tensor.shape[1:])
+    return shorter, e.emit("select", values, axis=0, index=-1)
+
+
+def _scatter(e: Emitter, item: Item, rows: Value, index: Value) -> TensorList:
+    """The list with rows[n] as its elements index[n], which it has."""
+    held = _held(e, item)
+    shape = rows.tensor.shape[1:]
+    values = zeros(e, held, shape) if held.values is None else held.values
+    return replace(held, values=e.emit("index_put", values, rows, index), shape=shape)
+
+
+def _split(e: Emitter, x: Value, shape: Value, lengths: Value) -> TensorList:
+    """Parts of x along its first axis, all of one length."""
+    parts = e.dims(lengths, "the lengths")
+    if len(set(parts)) != 1:
+        raise UnsupportedOp(f"{e.operator} into {list(map(str, parts))} rows: expected parts of one length")
+    extents = (parts[0], *x.tensor.shape[1:])
+    return TensorList(x.tensor.dtype, len(parts), e.reshape(x, (len(parts), *extents)), extents)
+
+
+def _concat(e: Emitter, item: Item, *_: Value, **__: Any) -> tuple[Value, Value]:
     """All elements one after the other, and the extents of their first axes."""
     values = _all(e, item)
     count, first, *rest = values.tensor.shape

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy
+
 from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -18,7 +20,9 @@ from hidet.tensorflow.mapping.windows import layout_of
 def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     return {
+        "BatchToSpace": lambda e, x, crops, block_size: _batch_to_space(e, x, _square(e, block_size), crops),
         "BatchToSpaceND": _batch_to_space,
+        "ConjugateTranspose": lambda e, x, perm: e.transpose(x, e.ints(perm, "the order")),
         "Concat": lambda e, axis, *tensors: _concat(e, tensors, axis),
         "ConcatV2": lambda e, *operands, **_: _concat(e, operands[:-1], operands[-1]),
         "DepthToSpace": _depth_to_space,
@@ -37,6 +41,7 @@ def handlers() -> Mapping[str, Handler]:
             "roll", x, shifts=e.dims(shift, "the shifts"), axes=e.ints(axis, "the axes")
         ),
         "ScatterNd": _scatter_nd,
+        "SpaceToBatch": lambda e, x, pads, block_size: _space_to_batch(e, x, _square(e, block_size), pads),
         "SpaceToBatchND": _space_to_batch,
         "SpaceToDepth": _space_to_depth,
         "Split": _split,
@@ -194,6 +199,10 @@ def _space_to_depth(e: Emitter, x: Value, block_size: int, data_format: str = "N
     parts = e.reshape(images, (n, c, rows, block_size, columns, block_size))
     ordered = e.transpose(parts, (0, 3, 5, 1, 2, 4))
     return layout.to_images(e, e.reshape(ordered, (n, c * block_size * block_size, rows, columns)))
+
+
+def _square(e: Emitter, block_size: int) -> Value:
+    return e.array(numpy.array([block_size] * 2))
 
 
 def _space_to_batch(e: Emitter, x: Value, block_shape: Value, paddings: Value) -> Value:

@@ -27,12 +27,16 @@ def handlers() -> Mapping[str, Handler]:
         "Cumprod": _running("cumprod"),
         "CumulativeLogsumexp": _running("logcumsumexp"),
         "L2Loss": _half_square,
+        "InTopK": _is_among_largest,
         "InTopKV2": _is_among_largest,
         **{name: _segments(reduce, start) for name, (reduce, start) in _SEGMENTS.items()},
         "SegmentMean": _segment_mean,
+        **{f"SparseSegment{name}{version}": _sparse_segments(name) for name in _PICKED for version in _COUNTED},
         "Bincount": lambda e, x, size, weights: _bin_count(e, x, size, weights, False),
         "DenseBincount": lambda e, x, size, weights, binary_output: _bin_count(e, x, size, weights, binary_output),
         "Bucketize": _bucketize,
+        "LowerBound": _bound(is_upper=False),
+        "UpperBound": _bound(is_upper=True),
     }
 
 
@@ -109,12 +113,13 @@ def _running(core: str) -> Handler:
     return handler
 
 
-def _is_among_largest(e: Emitter, x: Value, classes: Value, k: Value) -> Value:
+def _is_among_largest(e: Emitter, x: Value, classes: Value, k: Value | int) -> Value:
     """Whether fewer than k elements of a row of x[b, c] are larger than that of its class."""
     index = e.unsqueeze(e.cast(classes, dtypes.i64), (1,))
     own = e.emit("gather", x, index, axis=1)
     larger = e.emit("sum", e.emit("greater", x, own), axes=(1,))
-    return e.emit("less", e.cast(larger, dtypes.i64), e.cast(k, dtypes.i64))
+    limit = e.constant(k, dtypes.i64) if isinstance(k, int) else e.cast(k, dtypes.i64)
+    return e.emit("less", e.cast(larger, dtypes.i64), limit)
 
 
 def _half_square(e: Emitter, x: Value) -> Value:
@@ -149,6 +154,27 @@ def _segments(reduce: str, start: Any) -> Handler:
         # The first version of these operators has 0 where a segment is empty.
         zero = e.constant(0, dtype)
         return e.emit("where", e.emit("equal", made, e.constant(number, dtype)), zero, made)
+
+    return handler
+
+
+_PICKED = ("Mean", "Sum", "SqrtN")
+_COUNTED = ("", "WithNumSegments")
+
+
+def _sparse_segments(name: str) -> Handler:
+    """Sums of the rows of `data` that `index` says, by their segments; means, or sums by the root of their number."""
+
+    def handler(e: Emitter, data: Value, index: Value, ids: Value, count: Value | None = None, **_: Any) -> Value:
+        size = _count(e, ids) if count is None else e.one_size(count, "the number of segments")
+        total = _scattered(e, e.emit("index_select", data, index, axis=0, wraps=False), ids, size, "sum", 0)
+        if name == "Sum":
+            return total
+        dtype = data.tensor.dtype
+        number = _scattered(e, e.expand(e.constant(1, dtype), ids.tensor.shape), ids, size, "sum", 0)
+        number = e.emit("maximum", number, e.constant(1, dtype))
+        number = e.emit("sqrt", number) if name == "SqrtN" else number
+        return e.emit("div", total, e.unsqueeze(number, range(1, total.tensor.rank)))
 
     return handler
 
@@ -202,3 +228,12 @@ def _bucketize(e: Emitter, x: Value, boundaries: tuple[float, ...]) -> Value:
     wide = x.tensor.dtype if x.tensor.dtype.is_float else dtypes.f64
     limits = e.array(numpy.asarray(boundaries, numpy.float32).astype(wide.numpy()))
     return e.cast(e.emit("searchsorted", limits, e.cast(x, wide), right=True), dtypes.i32)
+
+
+def _bound(is_upper: bool) -> Handler:
+    """Where values[b, n] belong in the ascending rows of sorted[b, m]; behind equal ones if `is_upper`."""
+
+    def handler(e: Emitter, rows: Value, values: Value, out_type: DType = dtypes.i32) -> Value:
+        return e.cast(e.emit("searchsorted", rows, values, right=is_upper), out_type)
+
+    return handler

@@ -17,6 +17,7 @@ def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     return {
         "CropAndResize": _crops,
+        "ResizeArea": _area,
         "ResizeBicubic": _cubic,
         "ResizeBilinear": lambda e, x, size, **flags: _resized(e, e.cast(x, dtypes.f32), size, "linear", **flags),
         "ResizeNearestNeighbor": lambda e, x, size, **flags: _resized(e, x, size, "nearest", **flags),
@@ -123,6 +124,39 @@ def _far(e: Emitter, x: Value, a: float) -> Value:
 def _line(e: Emitter, x: Value, slope: float, start: float) -> Value:
     scaled = x if slope == 1.0 else e.emit("mul", x, e.constant(slope, _WIDE))
     return e.emit("add", scaled, e.constant(start, _WIDE))
+
+
+# --- area ------------------------------------------------------------------------------------------------------------
+
+
+def _area(e: Emitter, x: Value, size: Value, align_corners: bool = False) -> Value:
+    """Means of the parts of x[n, h, w, c] that each pixel of the result covers: a product for either axis."""
+    images = e.cast(x, dtypes.f32)
+    for axis, extent in zip((1, 2), e.sizes(size, "the size"), strict=True):
+        if not _is_same(images.tensor.shape[axis], extent):
+            n, h, w, c = images.tensor.shape
+            shares = _shares(e, images.tensor.shape[axis], extent, align_corners)
+            rows = e.reshape(images, (n, h, dims.product([w, c])) if axis == 1 else (dims.product([n, h]), w, c))
+            images = e.reshape(e.emit("matmul", shares, rows), (n, extent, w, c) if axis == 1 else (n, h, extent, c))
+    return images
+
+
+def _shares(e: Emitter, extent: Dim, count: Dim, align_corners: bool) -> Value:
+    """[count, extent]: how much of each pixel is in the means; beyond the last one is the last one again."""
+    f32 = dtypes.f32
+    reaches = (extent - 1, count - 1) if align_corners and count != 1 else (extent, count)
+    ratio = e.emit("div", *(e.cast(e.size(reach), f32) for reach in reaches))
+    one = e.constant(1.0, f32)
+    steps = e.unsqueeze(e.cast(e.emit("arange", start=0, stop=count, dtype=dtypes.i64), f32), (1,))
+    low, high = e.emit("mul", steps, ratio), e.emit("mul", e.emit("add", steps, one), ratio)
+    pixel = e.cast(e.emit("arange", start=0, stop=extent, dtype=dtypes.i64), f32)
+    is_last = e.emit("equal", pixel, e.cast(e.size(extent - 1), f32))
+    end = e.emit("where", is_last, e.constant(float("inf"), f32), e.emit("add", pixel, one))
+    covered = e.emit("sub", e.emit("minimum", end, high), e.emit("maximum", pixel, low))
+    # A difference of what is large loses digits that a pixel within one needs.
+    is_within = e.emit("logical_and", e.emit("less", pixel, low), e.emit("less", high, end))
+    covered = e.emit("where", is_within, ratio, e.emit("maximum", covered, e.constant(0.0, f32)))
+    return e.emit("div", covered, ratio)
 
 
 # --- crops -----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ from hidet.operators import selection
 def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     return {
+        "NonMaxSuppression": lambda e, boxes, scores, most, iou_threshold=0.5: _suppressed(
+            e, boxes, scores, most, e.constant(iou_threshold, scores.tensor.dtype)
+        )[0],
+        "NonMaxSuppressionV2": lambda e, *operands: _suppressed(e, *operands)[0],
         "NonMaxSuppressionV3": lambda e, *operands: _suppressed(e, *operands)[0],
         "NonMaxSuppressionV4": _padded,
         "NonMaxSuppressionV5": _with_scores,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hidet import dtypes
@@ -31,12 +31,16 @@ def handlers() -> Mapping[str, Handler]:
         "ComplexAbs": lambda e, x, **_: e.emit("hypot", x.real, x.imaginary),
         "Conj": lambda e, x: Complex(x.real, e.emit("neg", x.imaginary)) if isinstance(x, Complex) else x,
         "FFT": lambda e, x, **_: _transformed(e, x, _length(x), -1),
-        "FFT2D": lambda e, x, **_: _over_two_axes(e, x, -1),
+        "FFT2D": lambda e, x, **_: _over_axes(e, x, -1, 2),
+        "FFT3D": lambda e, x, **_: _over_axes(e, x, -1, 3),
         "IFFT": lambda e, x, **_: _divided(e, _transformed(e, x, _length(x), 1), _length(x)),
-        "IFFT2D": lambda e, x, **_: _over_two_axes(e, x, 1),
+        "IFFT2D": lambda e, x, **_: _over_axes(e, x, 1, 2),
+        "IFFT3D": lambda e, x, **_: _over_axes(e, x, 1, 3),
         "IRFFT": _back_to_real,
+        "IRFFT2D": _back_to_real_images,
         "Imag": lambda e, x, **_: x.imaginary,
         "RFFT": _of_real,
+        "RFFT2D": _of_real_images,
         "Real": lambda e, x, **_: x.real if isinstance(x, Complex) else x,
     }
 
@@ -135,26 +139,56 @@ def _divided(e: Emitter, x: Complex, n: Dim) -> Complex:
     return Complex(e.emit("div", x.real, count), e.emit("div", x.imaginary, count))
 
 
-def _over_two_axes(e: Emitter, x: Complex, sign: int) -> Complex:
+def _over_axes(e: Emitter, x: Complex, sign: int, count: int) -> Complex:
+    """Transforms along the last `count` axes, of which each is the last one once."""
     rank = x.real.tensor.rank
-    order = (*range(rank - 2), rank - 1, rank - 2)
-    for _ in range(2):
+    for _ in range(count):
         x = _transformed(e, x, _length(x), sign)
         if sign > 0:
             x = _divided(e, x, _length(x))
-        x = Complex(e.transpose(x.real, order), e.transpose(x.imaginary, order))
+        x = _moved(e, x, (*range(rank - count), rank - 1, *range(rank - count, rank - 1)))
     return x
 
 
+def _moved(e: Emitter, x: Complex, order: Sequence[int]) -> Complex:
+    return Complex(e.transpose(x.real, order), e.transpose(x.imaginary, order))
+
+
+def _swapped(e: Emitter, x: Complex) -> Complex:
+    """With its last two axes the other way round."""
+    rank = x.real.tensor.rank
+    return _moved(e, x, (*range(rank - 2), rank - 1, rank - 2))
+
+
 def _of_real(e: Emitter, x: Value, length: Value, **_: Any) -> Complex:
+    return _halved(e, x, e.one_int(length, "the length"))
+
+
+def _halved(e: Emitter, x: Value, n: int) -> Complex:
     """The first half of the frequencies, which tells the other."""
-    n = e.one_int(length, "the length")
     signal = _resized(e, x, n)
     return Complex(*e.emit_all("fourier", (signal, None), {"n": n, "kept": n // 2 + 1, "sign": -1}))
 
 
+def _of_real_images(e: Emitter, x: Value, lengths: Value, **_: Any) -> Complex:
+    rows, columns = e.ints(lengths, "the lengths")
+    found = _swapped(e, _halved(e, x, columns))
+    found = Complex(*(_resized(e, part, rows) for part in (found.real, found.imaginary)))
+    return _swapped(e, _transformed(e, found, rows, -1))
+
+
 def _back_to_real(e: Emitter, x: Complex, length: Value, **_: Any) -> Value:
-    n = e.one_int(length, "the length")
+    return _mirrored(e, x, e.one_int(length, "the length"))
+
+
+def _mirrored(e: Emitter, x: Complex, n: int) -> Value:
     parts = [_resized(e, part, n // 2 + 1) for part in (x.real, x.imaginary)]
     (signal,) = e.emit_all("fourier", parts, {"n": n, "kept": n, "sign": 1, "mirrored": True})
     return e.emit("div", signal, e.constant(n, signal.tensor.dtype))
+
+
+def _back_to_real_images(e: Emitter, x: Complex, lengths: Value, **_: Any) -> Value:
+    rows, columns = e.ints(lengths, "the lengths")
+    turned = _swapped(e, x)
+    turned = Complex(*(_resized(e, part, rows) for part in (turned.real, turned.imaginary)))
+    return _mirrored(e, _swapped(e, _divided(e, _transformed(e, turned, rows, 1), rows)), columns)

@@ -16,6 +16,8 @@ def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     return {
         "AdjustContrastv2": _contrast,
+        "AdjustHue": _turned,
+        "AdjustSaturation": _saturated,
         "CombinedNonMaxSuppression": boxes_of_classes,
         "ExtractImagePatches": _patches,
         "HSVToRGB": _from_hues,
@@ -92,6 +94,18 @@ def _from_hues(e: Emitter, x: Value) -> Value:
         return e.emit("mul", e.emit("add", grey, e.emit("mul", saturation, share)), value)
 
     return e.emit("stack", colour(3, 1.0), colour(2, -1.0), colour(4, -1.0), axis=-1)
+
+
+def _turned(e: Emitter, x: Value, delta: Value) -> Value:
+    hue, saturation, value = _channels(e, _to_hues(e, x))
+    turned = e.emit("add", hue, e.cast(delta, x.tensor.dtype))
+    return _from_hues(e, e.emit("stack", e.emit("sub", turned, e.emit("floor", turned)), saturation, value, axis=-1))
+
+
+def _saturated(e: Emitter, x: Value, scale: Value) -> Value:
+    hue, saturation, value = _channels(e, _to_hues(e, x))
+    scaled = e.emit("clamp", e.emit("mul", saturation, e.cast(scale, x.tensor.dtype)), min=0.0, max=1.0)
+    return _from_hues(e, e.emit("stack", hue, scaled, value, axis=-1))
 
 
 # --- boxes -----------------------------------------------------------------------------------------------------------
