@@ -93,6 +93,18 @@ def test_lists_are_written_and_read_in_any_order(check) -> None:
     check(function, rows, strict=False)
 
 
+def test_a_list_that_a_loop_reads_while_it_fills_it_is_carried(check) -> None:
+    def function(x: Any) -> Any:
+        made = tf.TensorArray(x.dtype, size=6, element_shape=(4,), clear_after_read=False)
+
+        def body(i: Any, made: Any) -> Any:
+            return i + 1, made.write(i, made.read(i) + x[i] * 2)
+
+        return tf.while_loop(lambda i, made: i < 6, body, (tf.constant(0), made))[1].stack()
+
+    check(function, lambda rng: [rng.standard_normal((6, 4)).astype(np.float32)], strict=False)
+
+
 def test_lists_are_taken_apart_and_put_together(check) -> None:
     def function(x: Any) -> Any:
         raw = tf.raw_ops

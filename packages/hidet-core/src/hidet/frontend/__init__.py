@@ -11,6 +11,7 @@
     branches.py   decisions that are known, and what sub-graphs read from around them
     contraction.py  einsum: sums of products by index letters
     recurrent.py  the steps of a recurrent layer
+    translate.py  errors of a foreign node, inputs that are given as arrays
 
 Nothing here knows a framework.
 """

@@ -12,6 +12,10 @@ WIDENINGS = 8
 """Rounds in which extents of carried values may turn out to change: one an axis that depends on another."""
 
 
+class NotRows(Exception):
+    """A loop does something else with what it fills row by row than to write each row once, in order."""
+
+
 def widened(inner: Emitter, before: ValueType, after: ValueType) -> ValueType:
     """The type of a carried value with a new symbol for each extent that an iteration may change.
 

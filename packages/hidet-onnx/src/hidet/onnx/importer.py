@@ -7,15 +7,15 @@ replaced by its function body: the model's own, or the one that ONNX defines it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hidet.context import CompileContext
 from hidet.dims import Dim
-from hidet.errors import HidetError, ImportFailed, UnsupportedOp
+from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Contents, Emitter, Handler, NodeFacts, Rows, SizeNames, identifier
+from hidet.frontend.translate import require_names, translating, with_constants
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
-from hidet.graph.graph import Constant
 from hidet.graph.types import ValueType
 from hidet.loc import Loc
 from hidet.onnx.attributes import AttributeReader, require_inputs, with_bound_attributes
@@ -194,7 +194,7 @@ class _Importer:
         scope = Scope(None)
         held = self._initializers(proto, scope)
         names = tuple(entry.name for entry in proto.input if entry.name not in held)
-        self._check_names(names)
+        require_names(names, shapes=self.shapes, values=self.values)
         by_value: dict[Value, str] = {}
         for entry in proto.input:
             if entry.name in held:
@@ -209,12 +209,6 @@ class _Importer:
             by_value[item] = entry.name
         results = self._nodes_of(proto, scope)
         return self._finish(names, by_value, results)
-
-    def _check_names(self, names: Sequence[str]) -> None:
-        for what, given in (("value", self.values), ("shape", self.shapes)):
-            for name in given:
-                if name not in names:
-                    raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
 
     def _input(self, name: str, type_: ValueType) -> Value:
         value = self.builder.input(type_, identifier(name))
@@ -261,19 +255,9 @@ class _Importer:
         """Translate a node, and define its outputs in `scope`."""
         self.budget.take()
         loc = location(node, self.model.path)
-        with self.builder.at(loc):
-            try:
-                results = self._results(node, scope)
-            except HidetError as error:
-                error.loc = error.loc or loc
-                raise
-            except Exception as error:
-                # Handlers rely on what ONNX promises of types and attributes, which nobody has checked.
-                raise ImportFailed(
-                    f"{node.op_type} has inputs or attributes that it cannot have: {type(error).__name__}: {error}",
-                    loc=loc,
-                    hint="onnx.checker.check_model(model, full_check=True) may say more",
-                ) from error
+        hint = "onnx.checker.check_model(model, full_check=True) may say more"
+        with self.builder.at(loc), translating(loc, node.op_type, "inputs or attributes", hint):
+            results = self._results(node, scope)
         if len(results) < sum(1 for name in node.output if name):
             raise ImportFailed(
                 f"{node.op_type} has {len(node.output)} outputs here, but only {len(results)} are known", loc=loc
@@ -344,15 +328,15 @@ class _Importer:
             if not isinstance(item, Value):
                 raise UnsupportedOp(f"output {name!r} is a sequence that is always empty, of no known type")
             outputs.append(item)
-        graph = self.builder.build(outputs)
+        built = self.builder.build(outputs)
         bound = self.emitter.known.used if not self.must_bind else set(self.given)
-        constants = {value: Constant(self.given[value]) for value in graph.inputs if value in bound}
-        inputs = tuple(value for value in graph.inputs if value not in bound)
+        arrays = {value: self.given[value] for value in built.inputs if value in bound}
+        graph = with_constants(built, arrays)
         return ImportedModel(
-            replace(graph, inputs=inputs, constants={**graph.constants, **constants}),
+            graph,
             names,
-            tuple(by_value[value] for value in inputs),
-            tuple(by_value[value] for value in constants),
+            tuple(by_value[value] for value in graph.inputs),
+            tuple(by_value[value] for value in arrays),
             tuple(results),
         )
 

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from hidet.context import CompileContext
 from hidet.dims import Dim
-from hidet.errors import HidetError, ImportFailed, UnsupportedOp
+from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Contents, Handler, NodeFacts, SizeNames, identifier
-from hidet.graph import Graph, GraphBuilder, TensorType, Value
-from hidet.graph.graph import Constant
+from hidet.frontend.loops import NotRows
+from hidet.frontend.translate import require_names, translating, with_constants
+from hidet.graph import GraphBuilder, TensorType, Value
 from hidet.graph.types import same_shape
 from hidet.loc import Loc
 from hidet.runtime.signature import ModelGraph
 from hidet.stablehlo.calls import Model, shape_of_input, signature_of
 from hidet.stablehlo.emitter import StableHloEmitter
 from hidet.stablehlo.expansions import with_functions_restored
-from hidet.stablehlo.items import Complex, Item, NotRows, Rows
+from hidet.stablehlo.items import Complex, Item, Rows
 from hidet.stablehlo.mapping import handlers_of
 from hidet.stablehlo.mapping.complex_numbers import on_complex
 from hidet.stablehlo.mapping.elementwise import is_elementwise
@@ -138,10 +139,7 @@ class _Importer:
     def run(self, shapes: Mapping[str, Sequence[Dim]], values: dict[str, Any]) -> ModelGraph:
         sizes = SizeNames()
         names = [entry.name for entry in self.model.inputs if entry.constant is None]
-        for what, fixed in (("value", values), ("shape", shapes)):
-            for name in fixed:
-                if name not in names:
-                    raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
+        require_names(names, shapes=shapes, values=values)
         items: list[Item] = []
         for entry in self.model.inputs:
             if entry.constant is not None:
@@ -167,14 +165,8 @@ class _Importer:
                 what = "complex" if isinstance(item, Complex) else "no tensor"
                 raise UnsupportedOp(f"result {number} of the model is {what}")
             outputs.append(item)
-        graph = self._bound(self.builder.build(outputs))
+        graph = with_constants(self.builder.build(outputs), self.given)
         return ModelGraph(graph, signature_of(self.model, set(values)))
-
-    def _bound(self, graph: Graph) -> Graph:
-        """The graph with the inputs that are given as constants."""
-        constants = {value: Constant(self.given[value]) for value in graph.inputs if value in self.given}
-        inputs = tuple(value for value in graph.inputs if value not in self.given)
-        return replace(graph, inputs=inputs, constants={**graph.constants, **constants})
 
     @contextmanager
     def writing_with(self, emitter: StableHloEmitter) -> Iterator[None]:
@@ -231,25 +223,9 @@ class _Importer:
         return self.restored[id(block)]
 
     def _operation(self, operation: Operation, found: Mapping[int, Item]) -> Sequence[Item]:
-        outer = self.builder.loc
-        self.builder.loc = loc = self._loc(operation)
-        try:
+        loc = self._loc(operation)
+        with self.builder.at(loc), translating(loc, operation.name):
             return self._results(operation, [_item(found, number) for number in operation.operands], found)
-        except HidetError as error:
-            error.loc = error.loc or loc
-            raise
-        except RecursionError as error:
-            raise ImportFailed(f"{operation.name} is nested too deeply", loc=loc) from error
-        except NotRows:
-            raise
-        except Exception as error:
-            # Handlers rely on what StableHLO promises of types and attributes, which nobody has checked.
-            raise ImportFailed(
-                f"{operation.name} has operands or attributes that it cannot have: {type(error).__name__}: {error}",
-                loc=loc,
-            ) from error
-        finally:
-            self.builder.loc = outer
 
     def _loc(self, operation: Operation) -> Loc:
         place = place_of(operation, self.builder.loc)

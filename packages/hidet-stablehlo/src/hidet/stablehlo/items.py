@@ -35,10 +35,6 @@ class Rows:
     row: Value | None = None
 
 
-class NotRows(Exception):
-    """A loop does something else with such a tensor than to write each row once, in order."""
-
-
 def values_of(item: Item) -> list[Value]:
     """The graph values that an item is made of."""
     if isinstance(item, Value):

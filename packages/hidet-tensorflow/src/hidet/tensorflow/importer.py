@@ -9,17 +9,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 
 from hidet.context import CompileContext
 from hidet.dims import Dim
-from hidet.errors import HidetError, ImportFailed, UnsupportedOp
+from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Contents, Handler, NodeFacts, SizeNames, identifier
-from hidet.graph import Graph, GraphBuilder, Value
-from hidet.graph.graph import Constant
+from hidet.frontend.translate import require_names, translating, with_constants
+from hidet.graph import GraphBuilder, Value
 from hidet.loc import Loc
 from hidet.runtime.signature import ModelGraph
 from hidet.tensorflow.attributes import attributes_of
@@ -114,10 +114,7 @@ class _Importer:
     def run(self, shapes: Mapping[str, Sequence[Dim]], values: Mapping[str, Any]) -> ModelGraph:
         sizes = SizeNames()
         names = [entry.name for entry in self.model.inputs]
-        for what, fixed in (("value", values), ("shape", shapes)):
-            for name in fixed:
-                if name not in names:
-                    raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
+        require_names(names, shapes=shapes, values=values)
         items: list[Item] = []
         for entry in self.model.inputs:
             array = values.get(entry.name)
@@ -139,14 +136,8 @@ class _Importer:
                 what = "complex" if isinstance(item, Complex) else "no tensor"
                 raise UnsupportedOp(f"result {name!r} of the model is {what}")
             outputs.append(item)
-        graph = self._bound(self.builder.build(outputs))
+        graph = with_constants(self.builder.build(outputs), self.given)
         return ModelGraph(graph, self.model.signature_without(values.keys()))
-
-    def _bound(self, graph: Graph) -> Graph:
-        """The graph with the inputs that are given as constants."""
-        constants = {value: Constant(self.given[value]) for value in graph.inputs if value in self.given}
-        inputs = tuple(value for value in graph.inputs if value not in self.given)
-        return replace(graph, inputs=inputs, constants={**graph.constants, **constants})
 
     @contextmanager
     def writing_with(self, emitter: TensorFlowEmitter) -> Iterator[None]:
@@ -181,18 +172,8 @@ class _Importer:
 
     def _node(self, node: Any, operands: Sequence[Item], function: Function) -> Sequence[Item]:
         loc = Loc(None, name=f"{node.op} {node.name!r}")
-        with self.builder.at(loc):
-            try:
-                return self._results(node, operands, function)
-            except HidetError as error:
-                error.loc = error.loc or loc
-                raise
-            except Exception as error:
-                # Handlers rely on what TensorFlow promises of types and attributes, which nobody has checked.
-                raise ImportFailed(
-                    f"{node.op} has operands or attributes that it cannot have: {type(error).__name__}: {error}",
-                    loc=loc,
-                ) from error
+        with self.builder.at(loc), translating(loc, node.op):
+            return self._results(node, operands, function)
 
     def _results(self, node: Any, operands: Sequence[Item], function: Function) -> Sequence[Item]:
         if node.op in function.library:

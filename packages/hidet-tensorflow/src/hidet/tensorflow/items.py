@@ -66,10 +66,6 @@ class Complex:
     imaginary: Value
 
 
-class NotRows(Exception):
-    """A loop does something else with such a list than to write each element once, in order."""
-
-
 def values_of(item: Item) -> list[Value]:
     """The graph values that an item is made of."""
     if isinstance(item, Value):

@@ -15,12 +15,12 @@ from hidet.dims import Dim, DimExpr
 from hidet.errors import ImportFailed, ShapeError, UnsupportedOp
 from hidet.frontend import Handler
 from hidet.frontend.branches import Captures, decided
-from hidet.frontend.loops import WIDENINGS, widened
+from hidet.frontend.loops import WIDENINGS, NotRows, widened
 from hidet.graph import TensorType, Value
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.types import ValueType
 from hidet.stablehlo.emitter import StableHloEmitter as Emitter
-from hidet.stablehlo.items import Item, NotRows, Rows, values_of, with_values
+from hidet.stablehlo.items import Item, Rows, values_of, with_values
 
 if TYPE_CHECKING:
     from hidet.stablehlo.importer import Body

@@ -9,9 +9,10 @@ from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.errors import ImportFailed
 from hidet.frontend import Handler
+from hidet.frontend.loops import NotRows
 from hidet.graph import Value
 from hidet.stablehlo.emitter import StableHloEmitter as Emitter
-from hidet.stablehlo.items import Item, NotRows, Rows
+from hidet.stablehlo.items import Item, Rows
 
 
 def handlers() -> Mapping[str, Handler]:

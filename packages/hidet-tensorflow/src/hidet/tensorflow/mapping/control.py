@@ -15,12 +15,12 @@ from hidet.dims import Dim, DimExpr
 from hidet.errors import ShapeError, UnsupportedOp
 from hidet.frontend import Handler
 from hidet.frontend.branches import Captures, decided
-from hidet.frontend.loops import WIDENINGS, widened
+from hidet.frontend.loops import WIDENINGS, NotRows, widened
 from hidet.graph import Graph, TensorType, Value
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.types import ValueType
 from hidet.tensorflow.emitter import TensorFlowEmitter
-from hidet.tensorflow.items import Item, NotRows, Rows, TensorList, values_of, with_values
+from hidet.tensorflow.items import Item, Rows, TensorList, values_of, with_values
 from hidet.tensorflow.mapping.lists import zeros
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Emitter, Handler
+from hidet.frontend.loops import NotRows
 from hidet.graph import Value
-from hidet.tensorflow.items import Item, NotRows, Rows, TensorList
+from hidet.tensorflow.items import Item, Rows, TensorList
 
 
 def handlers() -> Mapping[str, Handler]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from hidet.context import CompileContext
 from hidet.dims import Dim
-from hidet.errors import HidetError, ImportFailed, UnsupportedOp
+from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Contents, Handler, NodeFacts, SizeNames, identifier
+from hidet.frontend.translate import require_names, translating
 from hidet.graph import GraphBuilder, Value
 from hidet.loc import Loc
 from hidet.runtime.signature import Entries, GraphInput, GraphOutput, ModelGraph, Parameter, Signature
@@ -49,10 +50,7 @@ def import_lite(
     found = model.signature(signature)
     require_supported(model, found.graph, handlers)
     names = list(found.inputs)
-    for what, given in (("value", values or {}), ("shape", shapes or {})):
-        for name in given:
-            if name not in names:
-                raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
+    require_names(names, shapes=shapes or {}, values=values or {})
     builder = GraphBuilder(ctx.registry.operators, identifier(found.name or model.graphs[found.graph].name) or "main")
     emitter = LiteEmitter(builder, Contents(builder), reads_sizes=True, max_bytes=MAX_BYTES)
     importer = _Importer(model, handlers, builder, emitter)
@@ -185,19 +183,9 @@ class _Importer:
     def _node(self, graph: LiteGraph, node: LiteNode, found: dict[int, Value]) -> Sequence[Value]:
         name = graph.tensors[node.outputs[0]].name if node.outputs else ""
         loc = Loc(None, name=f"node {node.number}, {node.operator} {name!r}")
-        with self.builder.at(loc):
-            try:
-                operands = [None if number < 0 else self._value(graph, number, found) for number in node.inputs]
-                return self._results(graph, node, operands)
-            except HidetError as error:
-                error.loc = error.loc or loc
-                raise
-            except Exception as error:
-                # Handlers rely on what the format promises of operands and options, which nobody has checked.
-                raise ImportFailed(
-                    f"{node.operator} has operands or options that it cannot have: {type(error).__name__}: {error}",
-                    loc=loc,
-                ) from error
+        with self.builder.at(loc), translating(loc, node.operator, "operands or options"):
+            operands = [None if number < 0 else self._value(graph, number, found) for number in node.inputs]
+            return self._results(graph, node, operands)
 
     def _results(self, graph: LiteGraph, node: LiteNode, operands: Sequence[Value | None]) -> Sequence[Value]:
         emitter = self.emitter
