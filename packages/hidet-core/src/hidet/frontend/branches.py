@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hidet.dims import DimExpr
@@ -41,3 +42,14 @@ class Captures:
                 self._inner.known.outer[given] = (self._e.known, value)
                 self.values.append(value)
         return self._inside[value]
+
+
+def enclosed(
+    e: Emitter, inner: Emitter, items: Sequence[Any], with_values: Callable[[Any, Callable[[Value], Value]], Any]
+) -> tuple[list[Any], Sequence[Value]]:
+    """What items of a graph are in a sub-graph, and the outer values that are its last inputs, in order.
+
+    with_values: makes an item of other values.
+    """
+    captures = Captures(e, inner)
+    return [with_values(item, captures) for item in items], captures.values

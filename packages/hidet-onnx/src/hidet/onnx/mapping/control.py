@@ -16,7 +16,7 @@ from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.errors import DTypeError, HidetError, ImportFailed, ShapeError, UnsupportedOp, ValueNeeded
 from hidet.frontend import Emitter, Handler, in_branch
-from hidet.frontend.loops import WIDENINGS, widened
+from hidet.frontend.loops import COUNT, settled
 from hidet.graph import TensorType, Value
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.types import ValueType
@@ -28,7 +28,6 @@ from hidet.onnx.value_types import EmptySequence
 if TYPE_CHECKING:
     from hidet.onnx.importer import Body
 
-COUNT = TensorType(dtypes.i64, ())
 NO_LIMIT = (1 << 63) - 1
 """What exporters give as trip count of a loop that a condition ends."""
 
@@ -182,20 +181,17 @@ def _rolled(
 ) -> tuple[Value, ...]:
     """A loop over the body as a graph. Extents that an iteration changes become symbols of the body."""
     names = _captured(body)
-    types = [_plain(value.type) for value in state]
-    for _ in range(WIDENINGS):
+
+    def written(types: Sequence[ValueType]) -> tuple[Emitter, Sequence[Value], tuple[_Closed, Value, list[Value]]]:
         closed = _closed(e, body.proto.name or "body", (COUNT, *types), names)
-        inner = closed.emitter
         iteration, *before = closed.inputs
-        number = inner.reshape(iteration, _declared_shape(body, 0))
-        true = inner.array(_true(_declared_shape(body, 1)))
-        goes_on, *made = _values(body.write(inner, (number, true, *before), closed.outer), "the body of Loop")
-        wider = [widened(inner, old, new.type) for old, new in zip(types, made, strict=False)]
-        if wider == types:
-            break
-        types = wider
-    else:
-        raise ShapeError("extents of a loop's carried values keep changing")
+        number = closed.emitter.reshape(iteration, _declared_shape(body, 0))
+        true = closed.emitter.array(_true(_declared_shape(body, 1)))
+        goes_on, *made = _values(body.write(closed.emitter, (number, true, *before), closed.outer), "the body of Loop")
+        return closed.emitter, made[: len(types)], (closed, goes_on, made)
+
+    closed, goes_on, made = settled([_plain(value.type) for value in state], written)
+    inner = closed.emitter
     tests = _known_number(inner, goes_on) is not True
     outputs = [*([_flag(inner, goes_on)] if tests else []), *made]
     most: Value | Dim | None = None

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hidet import dims, dtypes
-from hidet.dims import Dim, DimExpr
-from hidet.errors import ImportFailed, ShapeError, UnsupportedOp
+from hidet import dims
+from hidet.dims import Dim
+from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Handler
-from hidet.frontend.branches import Captures, decided
-from hidet.frontend.loops import WIDENINGS, NotRows, widened
-from hidet.graph import TensorType, Value
+from hidet.frontend.branches import decided, enclosed
+from hidet.frontend.loops import COUNT, NotRows, counted, settled, start_of, trip_count
+from hidet.graph import Graph, TensorType, Value
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.types import ValueType
 from hidet.stablehlo.emitter import StableHloEmitter as Emitter
@@ -25,8 +25,6 @@ from hidet.stablehlo.items import Item, Rows, values_of, with_values
 if TYPE_CHECKING:
     from hidet.stablehlo.importer import Body
 
-COUNT = TensorType(dtypes.i64, ())
-
 Write = Callable[[Emitter, Sequence[Item]], Sequence[Item]]
 """Writes a region into the graph of an emitter, for what it reads there."""
 
@@ -34,25 +32,6 @@ Write = Callable[[Emitter, Sequence[Item]], Sequence[Item]]
 def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     return {"case": _case, "if": _if, "while": _while}
-
-
-# --- graphs of their own ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Closed:
-    """A sub-graph under construction. items: what outer items are in it. captures: outer values that are its last
-    inputs, in order."""
-
-    emitter: Emitter
-    items: Sequence[Item]
-    captures: Sequence[Value]
-
-
-def _closed(e: Emitter, inner: Emitter, items: Sequence[Item]) -> _Closed:
-    """Give a sub-graph inputs for all values of these items; constants among them become constants."""
-    captures = Captures(e, inner)
-    return _Closed(inner, [with_values(item, captures) for item in items], captures.values)
 
 
 # --- branches --------------------------------------------------------------------------------------------------------
@@ -106,17 +85,17 @@ def _choose(
 ) -> tuple[Item, ...]:
     """The results of one of two regions, of which the other does not run. first, second: what they read."""
     items = [*first, *second]
-    made: list[tuple[_Closed, Sequence[Item]]] = []
+    made: list[Sequence[Item]] = []
+    graphs: list[Graph] = []
     for write, start, stop in ((then, 0, len(first)), (otherwise, len(first), len(items))):
-        closed = _closed(e, e.nested(e.builder.nested("branch")), items)
-        made.append((closed, write(closed.emitter, closed.items[start:stop])))
-    (closed, results), (_, others) = made
-    graphs = [
-        each.emitter.builder.build([value for item in found for value in values_of(item)]) for each, found in made
-    ]
+        inner = e.nested(e.builder.nested("branch"))
+        given, captures = enclosed(e, inner, items, with_values)
+        made.append(write(inner, given[start:stop]))
+        graphs.append(inner.builder.build([value for item in made[-1] for value in values_of(item)]))
+    results, others = made
     if len(results) != len(others) or any(type(a) is not type(b) for a, b in zip(results, others, strict=True)):
         raise UnsupportedOp(f"branches of {e.operator} return different kinds of values")
-    values = iter(emit_if(e.builder, flag, closed.captures, *graphs))
+    values = iter(emit_if(e.builder, flag, captures, *graphs))
     return tuple(with_values(item, lambda _: next(values)) for item in results)
 
 
@@ -156,15 +135,13 @@ class _Loop:
         makers = {operation.results[0]: operation for operation in block.operations if len(operation.results) == 1}
         counters: dict[int, Dim] = {}
         for number in self.changed:
-            item = self.items[number]
             maker = makers.get(block.returned[number])
-            if maker is None or maker.name != "add" or not isinstance(item, Value) or not item.tensor.dtype.is_int:
+            start = start_of(self.e, self.items[number])
+            if maker is None or maker.name != "add" or start is None:
                 continue
             steps = [operand for operand in maker.operands if operand != block.arguments[number]]
-            start = self.e.contents(item)
-            if len(steps) == 1 and self._is_one(makers, steps[0]) and start is not None and start.size == 1:
-                begin = start.reshape(-1)[0]
-                counters[number] = begin if isinstance(begin, DimExpr) else int(begin)
+            if len(steps) == 1 and self._is_one(makers, steps[0]):
+                counters[number] = start
         return counters
 
     def _is_one(self, makers: Mapping[int, Any], number: int) -> bool:
@@ -178,20 +155,11 @@ class _Loop:
 
     def _trip_count(self) -> Dim | None:
         """How often the loop runs, where its condition compares counters with sizes."""
-        e = self.e
-        given = self._as_inputs()
-        closed = _closed(e, e.nested(e.builder.nested("condition")), [*given, *self.cond.captured()])
-        arguments, captured = closed.items[: len(given)], closed.items[len(given) :]
-        (result,) = self.cond.write(closed.emitter, arguments, captured)
-        inside = {arguments[number]: number for number in self.counters}
-        limits = _limits(closed.emitter, result, inside)
-        if limits is None:
-            return None
-        trips = [limit - self.counters[number] for number, limit in limits]
-        most = trips[0]
-        for other in trips[1:]:
-            most = dims.minimum(most, other)
-        return dims.maximum(0, most)
+        e, count = self.e, len(self.items)
+        inner = e.nested(e.builder.nested("condition"))
+        given, _ = enclosed(e, inner, [*self._as_inputs(), *self.cond.captured()], with_values)
+        (result,) = self.cond.write(inner, given[:count], given[count:])
+        return trip_count(inner, result, {given[number]: start for number, start in self.counters.items()})
 
     def _as_inputs(self) -> list[Item]:
         """The items, those that change as values of which nothing is known."""
@@ -217,14 +185,12 @@ class _Loop:
         types: list[ValueType] = [
             TensorType(v.tensor.dtype, v.tensor.shape) for number in carried for v in values_of(self.items[number])
         ]
-        for _ in range(WIDENINGS):
+
+        def iteration(types: Sequence[ValueType]) -> tuple[Emitter, Sequence[Value], _Iteration]:
             made = self._iteration(carried, types, rows)
-            wider = [widened(made.emitter, old, new.type) for old, new in zip(types, made.after, strict=True)]
-            if wider == types:
-                break
-            types = wider
-        else:
-            raise ShapeError("extents of a loop's carried values keep changing")
+            return made.emitter, made.after, made
+
+        made = settled(types, iteration)
         tests = [] if made.goes_on is None else [made.goes_on]
         condition = None
         if self.trips is None:
@@ -282,25 +248,19 @@ class _Loop:
         iteration = inner.builder.input(COUNT)
         given = iter([inner.builder.input(type_) for type_ in types])
         inside: dict[int, Item] = {number: with_values(self.items[number], lambda _: next(given)) for number in carried}
-        places: set[Value] = {iteration}
-        if self.trips is not None:
-            for number, start in self.counters.items():
-                dtype = self.items[number].tensor.dtype
-                value = inner.cast(iteration, dtype)
-                if start == 0:
-                    places.add(value)
-                else:
-                    value = inner.emit("add", value, inner.size(start, dtype))
-                inside[number] = value
+        known = {} if self.trips is None else self.counters
+        counters = {number: (start, self.items[number].tensor.dtype) for number, start in known.items()}
+        values, places = counted(inner, iteration, counters)
+        inside.update(values)
         for number, axis in rows.items():
-            inside[number] = Rows(frozenset(places), self.items[number].tensor.shape, axis)
+            inside[number] = Rows(places, self.items[number].tensor.shape, axis)
         kept = [number for number in range(len(self.items)) if number not in inside]
         outer = [self.items[number] for number in kept]
         body_reads, cond_reads = self.body.captured(), self.cond.captured() if self.trips is None else []
-        closed = _closed(e, inner, [*outer, *body_reads, *cond_reads])
-        inside.update(zip(kept, closed.items[: len(kept)], strict=True))
-        body_items = closed.items[len(kept) : len(kept) + len(body_reads)]
-        cond_items = closed.items[len(kept) + len(body_reads) :]
+        read, captures = enclosed(e, inner, [*outer, *body_reads, *cond_reads], with_values)
+        inside.update(zip(kept, read[: len(kept)], strict=True))
+        body_items = read[len(kept) : len(kept) + len(body_reads)]
+        cond_items = read[len(kept) + len(body_reads) :]
         results = self.body.write(inner, [inside[number] for number in range(len(self.items))], body_items)
         goes_on = None
         if self.trips is None:
@@ -311,7 +271,7 @@ class _Loop:
         after = [value for number in carried for value in values_of(results[number])]
         if len(after) != len(types):
             raise UnsupportedOp(f"{e.operator} carries what becomes another kind of value")
-        return _Iteration(inner, after, [item.row for item in filled], goes_on, closed.captures)
+        return _Iteration(inner, after, [item.row for item in filled], goes_on, captures)
 
     def _results(self, carried: Sequence[int], rows: Mapping[int, int], values: Sequence[Value]) -> tuple[Item, ...]:
         left = iter(values)
@@ -346,20 +306,3 @@ def _read_within(block: Any) -> list[int]:
         for region in operation.regions:
             found += _read_within(region)
     return found
-
-
-def _limits(inner: Emitter, condition: Value, counters: Mapping[Value, int]) -> list[tuple[int, Dim]] | None:
-    """For a condition that is "counter < size", or several of these, the counters' numbers and the sizes; else None."""
-    node = inner.builder.producer(condition)
-    if node is None:
-        return None
-    if node.op.name == "logical_and":
-        parts = [_limits(inner, value, counters) for value in node.values]
-        return None if any(part is None for part in parts) else [pair for part in parts if part for pair in part]
-    if node.op.name not in ("less", "greater"):
-        return None
-    low, high = node.values if node.op.name == "less" else reversed(node.values)
-    number = counters.get(low)
-    if number is None or not inner.is_known(high):
-        return None
-    return [(number, inner.one_dim(high, "the limit"))]

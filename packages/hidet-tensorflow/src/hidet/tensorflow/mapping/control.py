@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hidet import dims, dtypes
-from hidet.dims import Dim, DimExpr
-from hidet.errors import ShapeError, UnsupportedOp
+from hidet.dims import Dim
+from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
-from hidet.frontend.branches import Captures, decided
-from hidet.frontend.loops import WIDENINGS, NotRows, widened
+from hidet.frontend.branches import decided, enclosed
+from hidet.frontend.loops import COUNT, NotRows, counted, settled, start_of, trip_count
 from hidet.graph import Graph, TensorType, Value
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.types import ValueType
@@ -25,8 +25,6 @@ from hidet.tensorflow.mapping.lists import zeros
 
 if TYPE_CHECKING:
     from hidet.tensorflow.importer import Body
-
-COUNT = TensorType(dtypes.i64, ())
 
 Write = Callable[[TensorFlowEmitter, Sequence[Item]], Sequence[Item]]
 """Writes a function into the graph of an emitter, for arguments there."""
@@ -48,25 +46,6 @@ def handlers() -> Mapping[str, Handler]:
 
 def _call(e: TensorFlowEmitter, *items: Item, f: Body, **_: Any) -> tuple[Item, ...]:
     return f.inline(items)
-
-
-# --- graphs of their own ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Closed:
-    """A sub-graph under construction. items: what outer items are in it. captures: outer values that are its last
-    inputs, in order."""
-
-    emitter: TensorFlowEmitter
-    items: Sequence[Item]
-    captures: Sequence[Value]
-
-
-def _closed(e: TensorFlowEmitter, inner: TensorFlowEmitter, items: Sequence[Item]) -> _Closed:
-    """Give a sub-graph inputs for all values of these items; constants among them become constants."""
-    captures = Captures(e, inner)
-    return _Closed(inner, [with_values(item, captures) for item in items], captures.values)
 
 
 def _flag(e: TensorFlowEmitter, condition: Value) -> Value:
@@ -117,18 +96,18 @@ def _choose(
     e: TensorFlowEmitter, flag: Value, items: Sequence[Item], then: Write, otherwise: Write
 ) -> tuple[Item, ...]:
     """The results of one of two functions, of which the other does not run."""
-    made: list[tuple[_Closed, Sequence[Item]]] = []
-    for write in (then, otherwise):
-        closed = _closed(e, e.nested(e.builder.nested("branch")), items)
-        made.append((closed, write(closed.emitter, closed.items)))
-    (first, results), (_, others) = made
+    made: list[Sequence[Item]] = []
     graphs: list[Graph] = []
-    for closed, found in made:
-        graphs.append(closed.emitter.builder.build([value for item in found for value in values_of(item)]))
+    for write in (then, otherwise):
+        inner = e.nested(e.builder.nested("branch"))
+        given, captures = enclosed(e, inner, items, with_values)
+        made.append(write(inner, given))
+        graphs.append(inner.builder.build([value for item in made[-1] for value in values_of(item)]))
+    results, others = made
     for a, b in zip(results, others, strict=True):
         if type(a) is not type(b) or (not isinstance(a, Value | TensorList) and a is not b):
             raise UnsupportedOp(f"branches of {e.operator} return different kinds of values")
-    values = iter(emit_if(e.builder, flag, first.captures, *graphs))
+    values = iter(emit_if(e.builder, flag, captures, *graphs))
     return tuple(with_values(item, lambda _: next(values)) for item in results)
 
 
@@ -164,30 +143,17 @@ class _Loop:
         self.trips = self._trip_count()
 
     def _counters(self) -> dict[int, Dim]:
-        counters: dict[int, Dim] = {}
-        growing = self.body.growing
-        for number in self.changed:
-            item = self.items[number]
-            if number in growing and isinstance(item, Value) and item.tensor.dtype.is_int:
-                start = self.e.contents(item)
-                if start is not None and start.size == 1:
-                    begin = start.reshape(-1)[0]
-                    counters[number] = begin if isinstance(begin, DimExpr) else int(begin)
-        return counters
+        starts = {
+            number: start_of(self.e, self.items[number]) for number in self.changed if number in self.body.growing
+        }
+        return {number: start for number, start in starts.items() if start is not None}
 
     def _trip_count(self) -> Dim | None:
         """How often the loop runs, where its condition compares counters with sizes."""
-        closed = _closed(self.e, self.e.nested(self.e.builder.nested("condition")), self._as_inputs())
-        (result,) = self.cond.write(closed.emitter, closed.items)
-        inside = {closed.items[number]: number for number in self.counters}
-        limits = _limits(closed.emitter, result, inside)
-        if limits is None:
-            return None
-        trips = [limit - self.counters[number] for number, limit in limits]
-        most = trips[0]
-        for other in trips[1:]:
-            most = dims.minimum(most, other)
-        return dims.maximum(0, most)
+        inner = self.e.nested(self.e.builder.nested("condition"))
+        given, _ = enclosed(self.e, inner, self._as_inputs(), with_values)
+        (result,) = self.cond.write(inner, given)
+        return trip_count(inner, result, {given[number]: start for number, start in self.counters.items()})
 
     def _as_inputs(self) -> list[Item]:
         """The items, those that change as values of which nothing is known."""
@@ -208,15 +174,12 @@ class _Loop:
         known = {} if self.trips is None else self.counters
         carried = [number for number in self.changed if number not in rows and number not in known]
         items = self._with_elements(carried, rows)
-        types = _plain_types(items, carried)
-        for _ in range(WIDENINGS):
+
+        def iteration(types: Sequence[ValueType]) -> tuple[TensorFlowEmitter, Sequence[Value], _Iteration]:
             made = self._iteration(items, carried, types, rows)
-            wider = [widened(made.emitter, old, new.type) for old, new in zip(types, made.after, strict=True)]
-            if wider == types:
-                break
-            types = wider
-        else:
-            raise ShapeError("extents of a loop's carried values keep changing")
+            return made.emitter, made.after, made
+
+        made = settled(_plain_types(items, carried), iteration)
         tests = [] if self.trips is not None else [made.goes_on]
         outputs = [*(value for value in tests if value is not None), *made.after, *made.rows]
         condition = None
@@ -266,21 +229,15 @@ class _Loop:
         inside: dict[int, Item] = {
             number: _relengthened(with_values(items[number], lambda _: next(given))) for number in carried
         }
-        places: set[Value] = {iteration}
-        for number, start in self.counters.items():
-            dtype = items[number].tensor.dtype
-            value = inner.cast(iteration, dtype)
-            if start == 0:
-                places.add(value)
-            else:
-                value = inner.emit("add", value, inner.size(start, dtype))
-            inside[number] = value
+        counters = {number: (start, items[number].tensor.dtype) for number, start in self.counters.items()}
+        values, places = counted(inner, iteration, counters)
+        inside.update(values)
         for number in rows:
             item = items[number]
-            inside[number] = Rows(item.dtype, item.shape, frozenset(places), grows=item.length == 0)
+            inside[number] = Rows(item.dtype, item.shape, places, grows=item.length == 0)
         kept = [number for number in range(len(items)) if number not in inside]
-        closed = _closed(self.e, inner, [items[number] for number in kept])
-        inside.update(zip(kept, closed.items, strict=True))
+        outer, captures = enclosed(self.e, inner, [items[number] for number in kept], with_values)
+        inside.update(zip(kept, outer, strict=True))
         arguments = [inside[number] for number in range(len(items))]
         results = self.body.write(inner, arguments)
         goes_on = None
@@ -290,7 +247,7 @@ class _Loop:
         if any(not isinstance(item, Rows) or item.row is None for item in filled):
             raise NotRows
         after = [value for number in carried for value in values_of(results[number])]
-        return _Iteration(inner, results, after, [item.row for item in filled], goes_on, closed.captures)
+        return _Iteration(inner, results, after, [item.row for item in filled], goes_on, captures)
 
     def _results(
         self,
@@ -334,20 +291,3 @@ def _relengthened(item: Item) -> Item:
     if isinstance(item, TensorList) and item.values is not None:
         return replace(item, length=item.values.tensor.shape[0])
     return item
-
-
-def _limits(inner: TensorFlowEmitter, condition: Value, counters: Mapping[Value, int]) -> list[tuple[int, Dim]] | None:
-    """For a condition that is "counter < size", or several of these, the counters' numbers and the sizes; else None."""
-    node = inner.builder.producer(condition)
-    if node is None:
-        return None
-    if node.op.name == "logical_and":
-        parts = [_limits(inner, value, counters) for value in node.values]
-        return None if any(part is None for part in parts) else [pair for part in parts if part for pair in part]
-    if node.op.name not in ("less", "greater"):
-        return None
-    low, high = node.values if node.op.name == "less" else reversed(node.values)
-    number = counters.get(low)
-    if number is None or not inner.is_known(high):
-        return None
-    return [(number, inner.one_dim(high, "the limit"))]
