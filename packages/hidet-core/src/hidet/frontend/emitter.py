@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy
 
@@ -62,9 +62,9 @@ class Emitter:
         self.random_nodes = 0
         self._constants: dict[tuple[DType, type, str], Value] = {}
 
-    def nested(self, builder: GraphBuilder) -> Emitter:
-        """An emitter for the builder of a sub-graph (`GraphBuilder.nested`)."""
-        return Emitter(builder, Contents(builder, hint=self.known.hint), max_bytes=self.max_bytes)
+    def nested(self, builder: GraphBuilder) -> Self:
+        """An emitter of the same class for the builder of a sub-graph (`GraphBuilder.nested`)."""
+        return type(self)(builder, Contents(builder, hint=self.known.hint), max_bytes=self.max_bytes)
 
     @property
     def operator(self) -> str:

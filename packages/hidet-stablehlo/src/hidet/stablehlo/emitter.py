@@ -9,8 +9,8 @@ import numpy
 
 from hidet.dims import Dim
 from hidet.errors import ImportFailed, UnsupportedOp
-from hidet.frontend import Contents, Emitter
-from hidet.graph import GraphBuilder, Value
+from hidet.frontend import Emitter
+from hidet.graph import Value
 from hidet.stablehlo.program import Ranked, Type
 
 
@@ -18,10 +18,6 @@ class StableHloEmitter(Emitter):
     """Adds the types of the results, which StableHLO's operations have beside their operands."""
 
     types: tuple[Type, ...] = ()
-
-    def nested(self, builder: GraphBuilder) -> StableHloEmitter:
-        """An emitter for the builder of a sub-graph."""
-        return StableHloEmitter(builder, Contents(builder, hint=self.known.hint), max_bytes=self.max_bytes)
 
     @property
     def result(self) -> Ranked:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hidet.frontend import Contents, Emitter
 from hidet.graph import GraphBuilder, Value
 from hidet.tensorflow.items import Variable
 
 
 class TensorFlowEmitter(Emitter):
-    """Adds what TensorFlow's operators need everywhere."""
+    """Adds what TensorFlow's operators need everywhere. options: of `hidet.frontend.Emitter`."""
 
-    def __init__(
-        self,
-        builder: GraphBuilder,
-        known: Contents | None = None,
-        *,
-        reads_sizes: bool = False,
-        max_bytes: int | None = None,
-    ) -> None:
-        super().__init__(builder, known, reads_sizes=reads_sizes, max_bytes=max_bytes)
+    def __init__(self, builder: GraphBuilder, known: Contents | None = None, **options: Any) -> None:
+        super().__init__(builder, known, **options)
         self._variables: dict[Variable, Value] = {}
-
-    def nested(self, builder: GraphBuilder) -> TensorFlowEmitter:
-        """An emitter for the builder of a sub-graph."""
-        return TensorFlowEmitter(builder, Contents(builder, hint=self.known.hint), max_bytes=self.max_bytes)
 
     def read(self, variable: Variable) -> Value:
         """The elements of a variable: one constant of a graph."""

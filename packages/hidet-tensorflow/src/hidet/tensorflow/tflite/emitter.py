@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from hidet.frontend import Contents
 from hidet.graph import GraphBuilder
@@ -40,21 +40,14 @@ class Variables:
 class LiteEmitter(TensorFlowEmitter):
     """operands, results: tensors of the node being imported, None for absent operands. variables: of the model."""
 
-    def __init__(
-        self,
-        builder: GraphBuilder,
-        known: Contents | None = None,
-        *,
-        reads_sizes: bool = False,
-        max_bytes: int | None = None,
-    ) -> None:
-        super().__init__(builder, known, reads_sizes=reads_sizes, max_bytes=max_bytes)
+    def __init__(self, builder: GraphBuilder, known: Contents | None = None, **options: Any) -> None:
+        super().__init__(builder, known, **options)
         self.operands: Sequence[LiteTensor | None] = ()
         self.results: Sequence[LiteTensor] = ()
         self.variables = Variables()
 
-    def nested(self, builder: GraphBuilder) -> LiteEmitter:
-        """An emitter for the builder of a sub-graph."""
-        made = LiteEmitter(builder, Contents(builder, hint=self.known.hint), max_bytes=self.max_bytes)
+    def nested(self, builder: GraphBuilder) -> Self:
+        """An emitter for the builder of a sub-graph, with the same variables."""
+        made = super().nested(builder)
         made.variables = self.variables
         return made
