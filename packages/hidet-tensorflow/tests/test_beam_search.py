@@ -23,7 +23,7 @@ def graph(shape: tuple[int, int, int], dtype: dtypes.DType = dtypes.f32, **attrs
     builder = GraphBuilder(make_context("cpu").registry.operators, name="search")
     scores = builder.input(TensorType(dtype, shape), "scores")
     lengths = builder.input(TensorType(dtypes.i64, shape[1:2]), "lengths")
-    return builder.build(builder.emit_all("ctc_beam_search", (scores, lengths), attrs))
+    return builder.build(builder.emit_all("tensorflow.ctc_beam_search", (scores, lengths), attrs))
 
 
 def compared(scores: Array, lengths: list[int], **attrs: int) -> tuple[Array, Array]:
@@ -77,7 +77,7 @@ def test_a_blank_alone_is_never_a_label() -> None:
 
 def test_it_is_a_routine_and_saved_with_the_model(tmp_path: Any) -> None:
     compiled = compile_graph(graph((6, 2, 4), width=4, paths=2), make_context("cpu"))
-    assert compiled.report().nodes.names == (("routine", "ctc_beam_search"),)
+    assert compiled.report().nodes.names == (("routine", "tensorflow.ctc_beam_search"),)
     compiled.save(tmp_path / "search.hidet")
     scores = log_softmax(np.random.default_rng(0).standard_normal((6, 2, 4))).astype(np.float32)
     given = (scores, np.array([6, 6], np.int64))
@@ -94,7 +94,7 @@ def test_other_types_shapes_and_counts_are_refused() -> None:
     builder = GraphBuilder(make_context("cpu").registry.operators, name="search")
     with pytest.raises(ShapeError, match=r"scores\[time, batch, classes\]"):
         builder.emit_all(
-            "ctc_beam_search",
+            "tensorflow.ctc_beam_search",
             (builder.input(TensorType(dtypes.f32, (6, 4))), builder.input(TensorType(dtypes.i64, (4,)))),
             {"width": 4, "paths": 2},
         )

@@ -34,7 +34,7 @@ ROUTINE = RoutineSpec(
 
 
 def _define(scores: Operand, lengths: Operand, *, width: int, paths: int) -> Definition:
-    name = "ctc_beam_search"
+    name = "tensorflow.ctc_beam_search"
     if scores.dtype not in (dtypes.f32, dtypes.f64) or lengths.dtype is not dtypes.i64:
         raise DTypeError(
             f"operator {name} takes f32 or f64 scores and i64 lengths, got {scores.dtype}, {lengths.dtype}"
@@ -52,7 +52,7 @@ def _define(scores: Operand, lengths: Operand, *, width: int, paths: int) -> Def
 
 
 SPEC = OperatorSpec(
-    name="ctc_beam_search",
+    name="tensorflow.ctc_beam_search",
     inputs=("scores", "lengths"),
     attributes=(Attribute("width", 100, "how many beams a step keeps"), Attribute("paths", 1, "how many are results")),
     kind="routine",

@@ -47,7 +47,7 @@ def _search(
         raise ImportFailed(f"{e.operator}: {top_paths} paths of {beam_width} beams")
     scores = e.emit("log_softmax", x, axis=2)
     attrs = {"width": beam_width, "paths": top_paths}
-    labels, probable = e.emit_all("ctc_beam_search", (scores, e.cast(lengths, dtypes.i64)), attrs)
+    labels, probable = e.emit_all("tensorflow.ctc_beam_search", (scores, e.cast(lengths, dtypes.i64)), attrs)
     is_label = e.emit("greater_equal", labels, e.constant(0, dtypes.i64))
     paths = []
     for path in range(top_paths):
