@@ -57,8 +57,8 @@ WARP_SPECIALIZED_TILES = (
     _tiles(64, 64, 6),
     _tiles(64, 32, 16),
     _tiles(64, 32, 8),
-    _tiles(128, 192, 4),
-    _tiles(128, 160, 4),
+    _tiles(128, 192, 5),
+    _tiles(128, 160, 5),
     _tiles(128, 32, 4),
 )
 """For warp-specialized kernels (`hidet.cuda.tile.pipeline`): many stages for a block alone, few for two at once.
