@@ -160,6 +160,23 @@ def test_frozen_parameters_get_no_gradient() -> None:
     assert model.last.weight.grad is not None
 
 
+def test_a_backward_pass_that_waited_is_traced_whole_also_under_autocast() -> None:
+    """Seed 1510975 of tests.fuzz.torch_programs: torch 2.11 failed within the region."""
+    linear = torch.nn.Linear(4, 5)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            product: torch.Tensor = linear(x)
+            return product * 2
+
+    x = torch.ones(3, 4)
+    torch._dynamo.utils.counters.clear()
+    torch.compile(function, backend="hidet")(x).sum().backward()
+    assert not torch._dynamo.utils.counters["graph_break"]
+    assert linear.bias.grad is not None
+    assert torch.equal(linear.bias.grad, torch.full((5,), 6.0))
+
+
 def test_autocast_is_on_again_in_the_recomputation() -> None:
     model, reference = Model().eval(), Model().eval()
     reference.load_state_dict(model.state_dict())

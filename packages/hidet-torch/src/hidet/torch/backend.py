@@ -164,7 +164,7 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
 
     def compile_joint() -> Callable[..., Any]:
         # Tracing anew gives the joint graph guards of its own, which sizes that change need.
-        joint: Callable[..., Any] = torch.compile(gm, backend=recorded)
+        joint: Callable[..., Any] = torch.compile(compat.with_code(gm), backend=recorded)
         return joint
 
     return WaitingGraph(gm, inference, compile_joint)

@@ -123,6 +123,24 @@ def mark_boxed(function: object) -> None:
     function._boxed_call = True  # type: ignore[attr-defined]  # torch's own protocol
 
 
+def with_code(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The module, with the code of its graph, which may be written when it is first called: dynamo does not trace that
+    and, within a region of autocast, fails."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    _LazyGraphModule.force_recompile(gm)
+    return gm
+
+
+def is_traced(function: Callable[..., Any]) -> bool:
+    """Whether dynamo looks into a function of torch. Others stand in its graphs as they are, and those that return no
+    tensor break them: regions of autocast, once they are nodes of a graph, before torch 2.13."""
+    from torch._dynamo import trace_rules
+
+    name = f"{function.__module__}.{function.__name__}"
+    return name not in trace_rules.torch_non_c_binding_in_graph_functions
+
+
 def is_operator(target: object) -> bool:
     """Whether an fx target is an operator of torch.ops, whose name `str` gives."""
     return isinstance(target, torch._ops.OpOverload)

@@ -42,13 +42,16 @@ def may_wait(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
     for node, value in zip(placeholders, example_inputs, strict=True):
         if isinstance(value, torch.Tensor) and value.requires_grad and not compat.is_static_placeholder(node):
             return False
-    return not any(_trains(node) for node in gm.graph.nodes)
+    return not any(_needs_joint_graph(node) for node in gm.graph.nodes)
 
 
-def _trains(node: fx.Node) -> bool:
+def _needs_joint_graph(node: fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return False
     if node.target is compat.set_grad_enabled():
+        return True
+    if node.target is torch.amp.autocast_mode._enter_autocast and not compat.is_traced(node.target):
+        # A backward that waits is made of this graph, traced once more.
         return True
     has_mode = any(part in function_name(node) for part in _WITH_TRAINING_MODE)
     return has_mode and (node.kwargs.get("training") is True or True in [a for a in node.args if isinstance(a, bool)])
