@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -157,8 +158,9 @@ def test_a_page_is_written_by_the_report_and_by_the_command(layer, tmp_path) -> 
         layer.report().html(tmp_path / "missing" / "page.html", listings=False)
     (tmp_path / "layer.hir").write_text(LAYER)
     arguments = ["report", str(tmp_path / "layer.hir"), "-o", str(tmp_path / "other.html"), "--seconds", "0.01"]
-    result = CliRunner().invoke(main, [*arguments, "--no-listings"])
+    result = CliRunner().invoke(main, [*arguments, "--no-listings", "--json"])
     assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["bytes"] == (tmp_path / "other.html").stat().st_size
     assert "Roofline" in (tmp_path / "other.html").read_text()
 
 

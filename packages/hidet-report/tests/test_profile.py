@@ -17,6 +17,7 @@ from hidet.errors import HidetError
 from hidet.plugins.host import without
 from hidet.report import origin
 from hidet.report.origin import origin_of
+from hidet.report.page import page_html
 from hidet.report.profile import Profile, ProfileRow
 from hidet.report.split import IDLE, split_graph
 from hidet.report.times import OneCall
@@ -131,8 +132,17 @@ def test_a_graph_that_is_not_profiled_is_left_as_it_is(layer) -> None:
 
 def test_the_table_names_every_row_and_what_they_add_up_to(layer) -> None:
     text = str(layer.profile(*arrays(layer), seconds=0.02))
-    for word in ("matmul + 2", "softmax", "model.py:7", "model.py:9", "GB/s", "2 rows take", "MB for temporaries"):
+    for word in ("matmul + 2", "softmax", "model.py:7", "model.py:9", "GB/s", "2 rows take", "kB for temporaries"):
         assert word in text
+
+
+def test_workspaces_are_shown_where_a_row_has_one(layer) -> None:
+    found = layer.profile(*arrays(layer), seconds=0.02)
+    assert "workspace" not in str(found) and "Workspace" not in page_html(layer.report(), found, listings=False)
+    first, second = found.rows
+    with_one = replace(found, rows=(replace(first, workspace=1 << 20), second))
+    assert "workspace" in str(with_one) and "1.05 MB" in str(with_one)
+    assert "Workspace" in page_html(layer.report(), with_one, listings=False)
 
 
 def test_memory_in_use_is_told_for_each_step(layer) -> None:

@@ -9,7 +9,7 @@ from html import escape
 
 from hidet.report.memory import MemoryUse
 from hidet.report.profile import Profile
-from hidet.report.profile_text import duration
+from hidet.report.profile_text import duration, size
 from hidet.report.tuned import TunedTask
 
 _WIDTH, _LEFT, _RIGHT = 1060, 70, 12
@@ -64,7 +64,7 @@ def memory_chart(use: MemoryUse) -> str:
     for number, block in enumerate(use.blocks):
         if not block.nbytes:
             continue
-        title = f"{_bytes(block.nbytes)} at {block.offset}, tasks {block.first} to {block.last}"
+        title = f"{size(block.nbytes)} at {block.offset}, tasks {block.first} to {block.last}"
         top, bottom = y(block.offset + block.nbytes), y(block.offset)
         parts.append(
             f'<rect class="block shade{number % 3}" x="{x(block.first):.1f}" y="{top:.1f}" '
@@ -80,10 +80,10 @@ def memory_chart(use: MemoryUse) -> str:
     for share in (0, 0.5, 1):
         parts.append(
             f'<text class="tick" x="{_LEFT - 6}" y="{y(use.arena * share) + 4:.0f}" text-anchor="end">'
-            f"{_bytes(round(use.arena * share))}</text>"
+            f"{size(round(use.arena * share))}</text>"
         )
     parts += [_tick(x(use.steps * share), height - 20, f"task {round(use.steps * share)}") for share in (0, 0.5, 1)]
-    return _svg(height, parts, f"Temporary memory of {_bytes(use.arena)} over {use.steps} tasks", "memory")
+    return _svg(height, parts, f"Temporary memory of {size(use.arena)} over {use.steps} tasks", "memory")
 
 
 def roofline_chart(profile: Profile) -> str:
@@ -124,9 +124,9 @@ def roofline_chart(profile: Profile) -> str:
         title = f"{row.title} {row.node}: {row.flops / row.nbytes:.3g} operations a byte, {_rate(row.rate)}" + (
             f", {row.roof:.0%} of the roof" if row.roof is not None else ""
         )
-        size = 3 + 9 * math.sqrt(row.seconds / profile.seconds)
+        radius = 3 + 9 * math.sqrt(row.seconds / profile.seconds)
         parts.append(
-            f'<circle data-row="{number}" cx="{x(row.flops / row.nbytes):.1f}" cy="{y(row.rate):.1f}" r="{size:.1f}">'
+            f'<circle data-row="{number}" cx="{x(row.flops / row.nbytes):.1f}" cy="{y(row.rate):.1f}" r="{radius:.1f}">'
             f"<title>{escape(title)}</title></circle>"
         )
     return _svg(height, parts, "Roofline of the kernels; the table has the numbers", "roofline")
@@ -187,17 +187,10 @@ def _logarithmic(low: float, high: float, start: float, end: float) -> Callable[
 
 
 def _rate(value: float) -> str:
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}op/s"
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}op/s"
     return f"{value:.3g} op/s"
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
 
 
 def _shortened(text: str) -> str:

@@ -22,7 +22,7 @@ from hidet.report.memory import memory_use
 from hidet.report.origin import Origin, origin_of
 from hidet.report.page_style import base_style, script_data
 from hidet.report.profile import Profile
-from hidet.report.profile_text import duration
+from hidet.report.profile_text import duration, size
 from hidet.report.tuned import Tuning
 from hidet.runtime.compiled import CompileReport
 
@@ -82,7 +82,7 @@ def page_html(
     if memory is None and compiled is not None:
         memory = memory_use(compiled.bundle.program, compiled.bundle.constants, {})
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page.filters |= {"duration": duration, "parts": _parts}
+    page.filters |= {"duration": duration, "parts": _parts, "size": size}
     template = page.from_string(_file("page.html"))
     kernels = kernel_entries(origin, entries, has_listings=listings)
     texts = [text for kernel in kernels for _, text in kernel.texts]

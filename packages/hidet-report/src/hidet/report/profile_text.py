@@ -18,16 +18,27 @@ WIDTH = 160
 
 def duration(seconds: float) -> str:
     """A time with its unit, in three digits."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}" if seconds < 999.5 * size else f"{seconds / size:.0f} {unit}"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}" if seconds < 999.5 * scale else f"{seconds / scale:.0f} {unit}"
     return f"{seconds * 1e9:.3g} ns"
 
 
+def size(nbytes: float) -> str:
+    """Bytes with their unit, in three digits."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.0f} B"
+
+
 def profile_table(profile: Profile, rows: Sequence[ProfileRow] | None = None) -> Table:
-    """The table. rows: those to show; None for all, in the order in which they run."""
+    """The table, with workspaces where a row has one. rows: those to show; None for all, in the order in which they
+    run."""
     table = Table(caption=summary(profile), caption_justify="left")
-    for column in ("operators", "us", "%", "GB/s", "GFLOP/s", "roof", "launches", "node", "where", "schedule"):
+    workspace = ("workspace",) if any(row.workspace for row in profile.rows) else ()
+    numbers = ("us", "%", "GB/s", "GFLOP/s", "roof", "launches", *workspace)
+    for column in ("operators", *numbers, "node", "where", "schedule"):
         is_text = column in ("operators", "node", "where", "schedule")
         table.add_column(column, justify="left" if is_text else "right", overflow="fold")
     for row in profile.rows if rows is None else rows:
@@ -39,6 +50,7 @@ def profile_table(profile: Profile, rows: Sequence[ProfileRow] | None = None) ->
             f"{row.rate / 1e9:.1f}" if row.rate else "-",
             f"{row.roof:.0%}" if row.roof is not None else "-",
             str(row.runs * row.launches),
+            *([size(row.workspace) if row.workspace else "-"] if workspace else []),
             row.node,
             row.line,
             row.rule or row.kind,
@@ -58,8 +70,8 @@ def summary(profile: Profile) -> str:
     if profile.memory is not None:
         use = profile.memory
         lines.append(
-            f"memory: {use.arena / 1e6:.2f} MB for temporaries, {use.needed / 1e6:.2f} MB of them in use at once; "
-            f"{use.constants / 1e6:.1f} MB of constants"
+            f"memory: {size(use.arena)} for temporaries, {size(use.needed)} of them in use at once; "
+            f"{size(use.constants)} of constants"
         )
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ import click
 import hidet
 from hidet.cli.inputs import inputs_option, parse_shapes, parse_values, shapes_option, values_option
 from hidet.cli.model import model_argument, parse_settings, settings_option, target_option
+from hidet.cli.output import json_option, print_json
 from hidet.report.checking import check_accuracy
 from hidet.report.model_inputs import compile_with_inputs
 from hidet.report.page import write_page
@@ -29,6 +30,7 @@ from hidet.report.profiling import SECONDS, profile
 @click.option("--no-listings", is_flag=True, help="Leave out what the compiler gets and assembly.")
 @target_option
 @settings_option
+@json_option
 def report_model(
     model: Path,
     output: Path,
@@ -42,6 +44,7 @@ def report_model(
     no_listings: bool,
     target: str,
     settings: Sequence[str],
+    as_json: bool,
 ) -> None:
     """Compile and measure MODEL, and write a page with all that became of it, which needs no network."""
     options = {"threads": threads}
@@ -54,4 +57,8 @@ def report_model(
     times = profile(compiled, *given, seconds=seconds) if seconds else None
     errors = check_accuracy(compiled, *given) if accuracy else None
     write_page(compiled.report(), output, times, errors, tuning, listings=not no_listings)
-    click.echo(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
+    nbytes = output.stat().st_size
+    if as_json:
+        print_json({"model": model, "page": output, "bytes": nbytes})
+    else:
+        click.echo(f"{output} ({nbytes / 1e6:.1f} MB)")
