@@ -19,7 +19,7 @@ from hidet.cli import main
 from hidet.errors import OptionError
 from hidet.report import check_accuracy
 from hidet.report.blocks import Repeat, find_repeats
-from hidet.report.contents import differences, task_entries
+from hidet.report.contents import differences, kernel_entries, task_entries
 from hidet.report.drawing import draw_graph
 from hidet.report.layout import Box, lay_out
 from hidet.report.origin import origin_of
@@ -91,6 +91,18 @@ def test_a_page_names_all_there_is_and_asks_nobody_for_anything(layer) -> None:
     assert [word for word in words if word not in text] == []
     others = text.replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r'(?:src|href)="(?!#)', text) and "http://" not in others and "https://" not in others
+
+
+def test_listings_are_those_of_the_programs_that_take_longest_as_long_as_there_is_room(layer) -> None:
+    origin = origin_of(layer.report())
+    entries = task_entries(origin)
+    product, softmax = (entry.symbol for entry in entries)
+    for longest in (product, softmax):
+        found = {each.symbol: each for each in kernel_entries(origin, entries, {longest: 1.0}, listing_bytes=1)}
+        assert [symbol for symbol, each in found.items() if each.is_listed] == [longest]
+        assert "assembly" in dict(found[longest].texts)
+        assert all("thread IR" in dict(each.texts) for each in found.values())
+    assert not any(each.is_listed for each in kernel_entries(origin, entries, {}, listing_bytes=0))
 
 
 def test_errors_of_kernels_are_a_part_of_the_page(layer) -> None:

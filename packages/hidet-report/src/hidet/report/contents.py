@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +23,9 @@ from hidet.target import CompileJob
 
 _MOST_LINES = 300
 """Lines of a difference that are shown."""
+
+_LISTING_BYTES = 1_000_000
+"""Compressed bytes of a page that are for listings: those of hundreds of programs."""
 
 _FRAMEWORKS = ("torch", "onnx", "onnxruntime", "tensorflow", "jax", "numpy", "llvmlite", "transformers")
 
@@ -168,36 +173,60 @@ def _title(step: ScheduledTask | ForeignStep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KernelEntry:
-    """A distinct program of a graph. texts: its stages, by name. tasks: numbers of the tasks that run it."""
+    """A distinct program of a graph. texts: its stages, by name, compressed. tasks: numbers of the tasks that run it.
+    is_listed: whether what the target's compiler makes of it is among the texts."""
 
     symbol: str
     rule: str
     tasks: tuple[int, ...]
     texts: tuple[tuple[str, str], ...]
+    is_listed: bool
 
 
-def kernel_entries(origin: Origin, entries: Sequence[TaskEntry], *, has_listings: bool) -> list[KernelEntry]:
-    """Programs with thread IR as rules built it and, if wanted, what the compiler got and the assembly."""
+def kernel_entries(
+    origin: Origin, entries: Sequence[TaskEntry], seconds: Mapping[str, float], listing_bytes: int = _LISTING_BYTES
+) -> list[KernelEntry]:
+    """Programs with thread IR as rules built it, what the compiler got and the assembly: the latter of those that take
+    longest, as long as there is room for them.
+
+    seconds: by program, of a call; listing_bytes: how much room there is, compressed; 0 for none.
+    """
     users: dict[str, list[TaskEntry]] = {}
     for entry in entries:
         if entry.symbol:
             users.setdefault(entry.symbol, []).append(entry)
+    listings: dict[str, list[tuple[str, str]]] = {}
+    room = listing_bytes
+    for symbol in sorted(users, key=lambda symbol: -seconds.get(symbol, 0.0)):
+        if room <= 0:
+            break
+        listings[symbol] = [(name, _packed(text)) for name, text in _listings(origin, symbol, users[symbol][0].step)]
+        room -= sum(len(text) for _, text in listings[symbol])
     found = []
     for symbol, tasks in users.items():
         step = tasks[0].step
         assert isinstance(step, ScheduledTask)
-        module = step.program.module
-        texts = [*((f"tiles of {kernel.name}", kernel.text()) for kernel in step.program.lowered_from)]
-        texts.append(("thread IR", print_module(module)))
-        if has_listings:
-            names = {".ll": "LLVM IR", ".s": "assembly", ".cu": "CUDA C++", ".ptx": "PTX", ".cl": "OpenCL C"}
-            job = CompileJob(symbol, run_program_passes(module, origin.ctx))
-            try:
-                texts += [(names.get(ending, ending), str(text)) for ending, text in origin.ctx.target.listings(job)]
-            except Exception as error:  # noqa: BLE001  # what no compiler can be had for has no listing
-                texts.append(("listing", f"cannot be had here: {error}"))
-        found.append(KernelEntry(symbol, tasks[0].rule, tuple(task.number for task in tasks), tuple(texts)))
+        texts = [(f"tiles of {kernel.name}", _packed(kernel.text())) for kernel in step.program.lowered_from]
+        texts.append(("thread IR", _packed(print_module(step.program.module))))
+        numbers = tuple(task.number for task in tasks)
+        texts += listings.get(symbol, ())
+        found.append(KernelEntry(symbol, tasks[0].rule, numbers, tuple(texts), symbol in listings))
     return found
+
+
+def _listings(origin: Origin, symbol: str, step: object) -> list[tuple[str, str]]:
+    assert isinstance(step, ScheduledTask)
+    names = {".ll": "LLVM IR", ".s": "assembly", ".cu": "CUDA C++", ".ptx": "PTX", ".cl": "OpenCL C"}
+    try:
+        job = CompileJob(symbol, run_program_passes(step.program.module, origin.ctx))
+        return [(names.get(ending, ending), str(text)) for ending, text in origin.ctx.target.listings(job)]
+    except Exception as error:  # noqa: BLE001  # what no compiler can be had for has no listing
+        return [("listing", f"cannot be had here: {error}")]
+
+
+def _packed(text: str) -> str:
+    """A long text, compressed: listings of a large model would be most of the page."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def environment(origin: Origin) -> list[tuple[str, str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import os
 import re
 from collections.abc import Mapping
@@ -40,7 +38,8 @@ def write_page(
 
     profile: `compiled.profile(*inputs)`, for times. accuracy: `hidet.report.check_accuracy(compiled, *inputs)`.
     tuning: what `hidet.tune` has returned, for the curves of its tasks.
-    listings: whether kernels are shown as what the target's compiler gets, and as assembly, which are made anew.
+    listings: whether kernels are shown as what the target's compiler gets, and as assembly, which are made anew; of
+    very large models those that take longest.
     HidetError where the graph was not compiled by this process, OptionError for a file that cannot be written.
     """
     text = page_html(report, profile, accuracy, tuning, listings=listings)
@@ -84,7 +83,10 @@ def page_html(
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page.filters |= {"duration": duration, "parts": _parts, "size": size}
     template = page.from_string(_file("page.html"))
-    kernels = kernel_entries(origin, entries, has_listings=listings)
+    seconds: dict[str, float] = {}
+    for row in profile.rows if profile is not None else ():
+        seconds[row.kernel] = seconds.get(row.kernel, 0.0) + row.seconds
+    kernels = kernel_entries(origin, entries, seconds, **({} if listings else {"listing_bytes": 0}))
     texts = [text for kernel in kernels for _, text in kernel.texts]
     return template.render(
         model=origin.graph.name,
@@ -96,6 +98,7 @@ def page_html(
         tasks=entries,
         unscheduled=unscheduled(entries),
         kernels=kernels,
+        has_listings=listings,
         profile=profile,
         memory=memory,
         timeline=timeline_chart(profile) if profile is not None else "",
@@ -106,9 +109,7 @@ def page_html(
         outcome=lambda task: str(task).partition(f"{task.rule}: ")[2],
         phases=phases(report.seconds),
         environment=environment(origin),
-        data=script_data(
-            {**{name: drawing.facts for name, _, drawing in drawings}, "texts": list(map(_packed, texts))}
-        ),
+        data=script_data({**{name: drawing.facts for name, _, drawing in drawings}, "texts": texts}),
         style=base_style() + _file("page.css"),
         script=_file("page.js"),
     )
@@ -135,8 +136,3 @@ def _parts(text: str) -> list[str]:
 
 def _file(name: str) -> str:
     return files("hidet.report").joinpath("report_page", name).read_text(encoding="utf-8")
-
-
-def _packed(text: str) -> str:
-    """A long text, compressed: listings of a large model would be most of the page."""
-    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
