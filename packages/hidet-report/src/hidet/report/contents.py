@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import distributions
+from pathlib import Path
 
 from hidet.graph.graph import Graph
 from hidet.ir.printer import print_module
@@ -245,6 +246,12 @@ def environment(origin: Origin) -> list[tuple[str, str]]:
         if value != getattr(defaults, field.name):
             rows.append((f"option {field.name}", str(value)))
     return rows
+
+
+def model_file(origin: Origin) -> str:
+    """The file that the graph was read from, whose nodes have names and no lines; "" where there is none."""
+    places = (node.loc for node in origin.graph.nodes if node.loc is not None)
+    return next((Path(place.file).name for place in places if place.file is not None and place.line is None), "")
 
 
 def _counts(name: str) -> bool:

@@ -14,7 +14,15 @@ from jinja2 import Environment, StrictUndefined
 from hidet.errors import OptionError
 from hidet.report.accuracy import Accuracy
 from hidet.report.charts import memory_chart, roofline_chart, timeline_chart, tuning_chart
-from hidet.report.contents import differences, environment, kernel_entries, phases, task_entries, unscheduled
+from hidet.report.contents import (
+    differences,
+    environment,
+    kernel_entries,
+    model_file,
+    phases,
+    task_entries,
+    unscheduled,
+)
 from hidet.report.drawing import Drawing, draw_graph, draw_tasks
 from hidet.report.memory import memory_use
 from hidet.report.origin import Origin, origin_of
@@ -90,6 +98,7 @@ def page_html(
     texts = [text for kernel in kernels for _, text in kernel.texts]
     return template.render(
         model=origin.graph.name,
+        file=model_file(origin),
         target=origin.ctx.target.name,
         report=report,
         summary=str(report),
