@@ -216,3 +216,12 @@ def test_without_hidet_tune_everything_else_works_and_says_what_to_install() -> 
             make(options={"tune": "30s"})
         with pytest.warns(PluginWarning, match=r"max-autotune.*\s+hint: pip install hidet-tune"):
             close(compiled(mode="max-autotune")(WIDE), attend(WIDE))
+
+
+def test_graphs_of_a_backward_pass_are_tuned_with_the_others() -> None:
+    model = torch.compile(torch.nn.Sequential(torch.nn.Linear(512, 32), torch.nn.Softmax(1)), backend="hidet")
+    with torch.enable_grad():
+        model(WIDE).square().sum().backward()
+    anchors = {task.summary.partition("(")[0] for task in hidet.tune(model, budget=5).tasks}
+    # The product of the weight's gradient, and that of the layer itself.
+    assert {"linear", "matmul"} <= anchors
