@@ -64,3 +64,10 @@ def test_an_image_that_is_read_where_it_lies_is_copied_for_longer_runs_alone() -
         claim = claim_of(conv(36, taps), ctx)
         found[taps] = {params.copies_image for params in space_of(claim.rule, claim.match, ctx)}
     assert found == {1: {False}, 3: {False, True}}
+
+
+@pytest.mark.parametrize(("channels", "is_copied"), [(5, True), (17, True), (64, False), (256, False)])
+def test_an_image_is_copied_by_default_where_its_runs_are_short(channels, is_copied) -> None:
+    ctx = make_context("cpu:znver5", {"threads": 1})
+    claim = claim_of(conv(channels, 3), ctx)
+    assert claim.rule.default(claim.match, ctx).copies_image == is_copied

@@ -36,7 +36,7 @@ from hidet.cpu.schedules.gemm_columns import (
     is_packed_on_the_way,
     order_of,
 )
-from hidet.cpu.schedules.gemm_default import choose_params
+from hidet.cpu.schedules.gemm_default import CLEARLY, choose_params
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
@@ -61,6 +61,7 @@ from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Constraint, Space
 from hidet.schedule.task import Task, TaskTensor
+from hidet.target.constants import DeviceConstants
 
 # A run of fewer channels than this is worth a copy that makes longer runs.
 _SHORT_RUN = 12
@@ -113,22 +114,22 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
         )
 
     def default(self, match: Match[Convolution], ctx: CompileContext) -> GemmParams:
-        """By sizes, symbolic ones as their hints say."""
+        """By sizes, symbolic ones as their hints say; short runs of channels are copied to make longer ones, as are
+        others that are no whole vectors where the cost model expects that to be clearly faster."""
         conv, dtype = match.data, arithmetic_dtype(match.data.image.type.dtype)
-        is_copied = _is_copied(conv, dtype)
-        is_on_the_way = _may_pack_on_the_way(conv, is_copied) and is_packed_on_the_way(conv.windows.rows)
-        extents = _product_extents(conv, is_copied=is_copied, is_on_the_way=is_on_the_way)
-        operands = _operands(conv, is_copied=is_copied)
-        params = choose_params(cpu_target(ctx), dtype, extents, operands, is_packed_on_the_way=is_on_the_way)
-        return replace(params, copies_image=is_copied)
+        usual = _default(conv, ctx, is_copied=_is_copied(conv, dtype))
+        lanes = tile_shape(cpu_target(ctx), dtype, usual.tile).lanes
+        if usual.copies_image or not _can_merge(conv) or dims.divisibility(conv.channels) % lanes == 0:
+            return usual
+        copied, constants = _default(conv, ctx, is_copied=True), cpu_target(ctx).published_constants()
+        is_faster = _seconds(conv, copied, constants, 1, ctx) < _seconds(conv, usual, constants, 1, ctx) / CLEARLY
+        return copied if is_faster else usual
 
     def predict(self, match: Match[Convolution], params: GemmParams, ctx: CompileContext) -> float | None:
         """By the model of `cost_gemm`."""
-        conv, constants, dtype = match.data, known_constants(ctx), arithmetic_dtype(match.data.image.type.dtype)
+        constants = known_constants(ctx)
         assert constants is not None
-        extents, operands = _extents(conv, params), _operands(conv, is_copied=params.copies_image)
-        shape = tile_shape(cpu_target(ctx), dtype, params.tile)
-        return gemm_seconds(extents, operands, shape, params, constants, ctx.options.threads or constants.cores)
+        return _seconds(match.data, params, constants, ctx.options.threads or constants.cores, ctx)
 
     def build(self, match: Match[Convolution], params: GemmParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
@@ -174,6 +175,24 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
         )
         launch_product(builder, match.task, gemm, shape, extents, params)
         return builder.program()
+
+
+def _default(conv: Convolution, ctx: CompileContext, *, is_copied: bool) -> GemmParams:
+    """What is good where the image is copied, or not."""
+    dtype = arithmetic_dtype(conv.image.type.dtype)
+    is_on_the_way = _may_pack_on_the_way(conv, is_copied) and is_packed_on_the_way(conv.windows.rows)
+    extents = _product_extents(conv, is_copied=is_copied, is_on_the_way=is_on_the_way)
+    operands = _operands(conv, is_copied=is_copied)
+    params = choose_params(cpu_target(ctx), dtype, extents, operands, is_packed_on_the_way=is_on_the_way)
+    return replace(params, copies_image=is_copied)
+
+
+def _seconds(
+    conv: Convolution, params: GemmParams, constants: DeviceConstants, threads: int, ctx: CompileContext
+) -> float:
+    shape = tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype), params.tile)
+    operands = _operands(conv, is_copied=params.copies_image)
+    return gemm_seconds(_extents(conv, params), operands, shape, params, constants, threads)
 
 
 def describe_conv(task: Task, image: TaskTensor, weight: TaskTensor) -> Convolution:

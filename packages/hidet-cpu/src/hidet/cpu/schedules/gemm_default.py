@@ -19,7 +19,7 @@ from hidet.cpu.schedules.gemv import can_be_gemv, is_skinny
 from hidet.cpu.target import CpuTarget
 from hidet.dtypes import DType
 
-_CLEARLY = 1.06
+CLEARLY = 1.06
 """How much faster something unusual has to be: every further kernel is more code to compile."""
 _WIDE, _ITEMS = 16, 32
 """Column groups of wide work items, and how many items there have to be left for threads."""
@@ -43,7 +43,7 @@ def choose_params(
         tiled = params_of(usual, is_gemv=False)
         if may_be_gemv:
             yield tiled if is_gemv else params_of(usual, is_gemv=True)
-        if is_packed_on_the_way:
+        if is_packed_on_the_way and extents.taps == 1:
             yield params_of(usual, is_gemv=False, is_on_the_way=False)
         wide = replace(tiled, item=replace(tiled.item, groups=max(tiled.item.groups, _WIDE)))
         if tiled.item.groups < min(_WIDE, extents.groups(shape)) and item_count(extents, shape, wide.item) >= _ITEMS:
@@ -58,7 +58,7 @@ def choose_params(
         return gemm_seconds(known, operands, tile_shape(target, dtype, params.tile), params, constants, 1)
 
     chosen, rivals = params_of(usual, is_gemv), list(others())
-    least = seconds(chosen) / _CLEARLY if rivals else 0.0
+    least = seconds(chosen) / CLEARLY if rivals else 0.0
     for params in rivals:
         expected = seconds(params)
         if expected < least:
