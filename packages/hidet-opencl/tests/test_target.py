@@ -157,7 +157,7 @@ def test_calls_at_the_same_time_do_not_mix_their_arguments() -> None:
 
 
 def test_the_command_line_lists_devices() -> None:
-    done = subprocess.run([sys.executable, "-m", "hidet", "doctor"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "hidet", "doctor"], capture_output=True, text=True, check=False)
     assert "target opencl: opencl:0:" in done.stdout
 
 
