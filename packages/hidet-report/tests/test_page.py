@@ -6,9 +6,10 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,7 +90,8 @@ def test_a_page_names_all_there_is_and_asks_nobody_for_anything(layer) -> None:
     text = page_html(layer.report(), layer.profile(*given, seconds=0.01))
     words = ("matmul + 2", "model.py:7", "cpu.matmul", "thread IR", "LLVM IR", "assembly", "fold-constants", "Python")
     assert [word for word in words if word not in text] == []
-    others = text.replace("http://www.w3.org/2000/svg", "")
+    # Names of a namespace and of a project, which nobody asks for anything.
+    others = text.replace("http://www.w3.org/2000/svg", "").replace("https://github.com/leeoniya/uPlot", "")
     assert not re.findall(r'(?:src|href)="(?!#)', text) and "http://" not in others and "https://" not in others
 
 
@@ -116,6 +118,7 @@ class Trial:
     params: str
     at: float
     ratio: float | None
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,14 +140,52 @@ class Tuned:
     tasks: tuple[Task, ...]
 
 
+def data_of(page: str) -> Any:
+    """What a page's script reads."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_kernels_stand_apart_on_the_roofline(layer) -> None:
+    given = [np.ones(slot.tensor.shape, np.float32) for slot in layer.bundle.program.inputs]
+    profile = layer.profile(*given, seconds=0.01)
+    row = profile.rows[0]
+    page = page_html(layer.report(), replace(profile, rows=(row, row)), listings=False)
+    places = data_of(page)["places"]
+    assert [place["number"] for place in places] == [0, 1] and 'id="roofline-chart"' in page
+    assert places[0]["intensity"] < places[1]["intensity"] < 1.001 * places[0]["intensity"]
+    assert places[0]["rate"] == row.rate
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on PATH")
+def test_a_browser_draws_the_charts_and_keys_mark_rows_of_kernels(layer, tmp_path: Path) -> None:
+    given = [np.ones(slot.tensor.shape, np.float32) for slot in layer.bundle.program.inputs]
+    tuned = Tuned((Task("matmul(f32)", "b", 8e-6, (Trial("a", 1.0, 0.25), Trial("b", 3.0, 0.5))),))
+    page = page_html(layer.report(), layer.profile(*given, seconds=0.01), tuning=tuned, listings=False)
+    keys = "".join(
+        f"place.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}' }}));" for key in ("End", "Enter")
+    )
+    script = f"<script>const place = document.getElementById('roofline-chart'); {keys}</script>"
+    file = tmp_path / "page.html"
+    file.write_text(page.replace("</body>", f"{script}</body>"))
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+    shown = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=60).stdout
+    assert shown.count("<canvas") == 2
+    assert re.search(r'<tr id="row-\d+" class="marked"', shown)
+    assert re.search(r'id="roofline-chart-reading"[^>]*>[^<]*operations a byte', shown)
+
+
 def test_curves_of_tuning_are_a_part_of_the_page(layer) -> None:
     trials = (Trial("<a>", 1.0, 0.25), Trial("<a>", 2.0, 1.5), Trial("b", 3.0, 0.5), Trial("c", 4.0, None))
     tuned = Tuned((Task("matmul(f32)", "b", 8e-6, trials), Task("softmax(f32)", "", None, ())))
     page = page_html(layer.report(), tuning=tuned, listings=False)
-    assert 'id="tuning"' in page and "b is faster" in page
-    assert page.count('<circle class="taken"') == 1 and "&lt;a&gt;: 12 us, measured after 1 s" in page
+    assert 'id="tuning"' in page and "b is faster" in page and page.count('class="chart" data-task') == 1
+    (curve, _) = data_of(page)["tasks"]
+    assert [trial["seconds"] for trial in curve["trials"]] == [2e-6, 12e-6, 4e-6, None]
     # The first measurement of a point counts no longer once it was measured again.
-    assert "best so far: 4 us" in page and "3 measurements: the best point takes 4 us, the default 8 us" in page
+    assert [trial["best"] for trial in curve["trials"]] == [2e-6, 8e-6, 4e-6, 4e-6]
     assert re.search(r"Not measured now.*softmax\(f32\)", page, re.S)
 
 

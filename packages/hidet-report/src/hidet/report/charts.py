@@ -1,11 +1,13 @@
-"""Charts as SVG: when kernels ran, what memory they had, how near to the roofline they are, what tuning measured."""
+"""Charts of pages: as SVG when kernels ran and what memory they had, and numbers for those that uPlot draws: how near
+kernels are to the roofline, and what tuning measured.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import escape
+from typing import Any
 
 from hidet.report.memory import MemoryUse
 from hidet.report.profile import Profile
@@ -13,6 +15,8 @@ from hidet.report.profile_text import duration, size
 from hidet.report.tuned import TunedTask
 
 _WIDTH, _LEFT, _RIGHT = 1060, 70, 12
+_MOST_TRIALS = 2000
+"""Measurements of a task that its chart shows."""
 
 
 def _svg(height: int, parts: Sequence[str], label: str, name: str) -> str:
@@ -86,111 +90,66 @@ def memory_chart(use: MemoryUse) -> str:
     return _svg(height, parts, f"Temporary memory of {size(use.arena)} over {use.steps} tasks", "memory")
 
 
-def roofline_chart(profile: Profile) -> str:
-    """Arithmetic a byte against arithmetic a second, both as powers of ten, below what the device can do."""
+def roofline_data(profile: Profile) -> dict[str, Any]:
+    """A roofline for the page's script: arithmetic a byte against arithmetic a second, below what the device can do.
+    Empty where neither is known of any kernel."""
     rows = [(number, row) for number, row in enumerate(profile.rows) if row.rate and row.bandwidth]
     if not rows or profile.roofline is None:
-        return ""
-    dtypes, height = {row.dtype for _, row in rows}, 360
+        return {}
+    dtypes = {row.dtype for _, row in rows}
     units = {name: rate for name, rate in profile.roofline.flops.items() if name.partition(" ")[0] in dtypes}
-    roof = replace(profile.roofline, flops=units)
-    intensities = [row.flops / row.nbytes for _, row in rows]
-    most = max([*roof.flops.values(), *(row.rate for _, row in rows)])
-    widest = max(roof.bandwidths.values(), default=1.0)
-    low, high = min([*intensities, 0.1]) / 2, max([*intensities, most / min(roof.bandwidths.values(), default=1.0)]) * 2
-    least = min(row.rate for _, row in rows) / 2
-    x = _logarithmic(low, high, _LEFT, _WIDTH - _RIGHT)
-    y = _logarithmic(least, most * 2, height - 30, 8)
-    parts = []
-    for power in range(math.ceil(math.log10(least)), math.floor(math.log10(most * 2)) + 1):
-        at = y(10.0**power)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.0f}" y2="{at:.0f}"/>')
-        parts.append(
-            f'<text class="tick" x="{_LEFT - 6}" y="{at + 4:.0f}" text-anchor="end">{_rate(10.0**power)}</text>'
-        )
-    for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
-        parts.append(_tick(x(10.0**power), height - 28, f"{10.0**power:g}"))
-    parts.append(_tick((_LEFT + _WIDTH) / 2, height - 14, "operations a byte"))
-    for name, width in roof.bandwidths.items():
-        # A line from the left edge, or from where it comes into sight, to the highest roof.
-        start, end = max(low, least / width), min(max(roof.flops.values(), default=most) / width, high)
-        if start < end:
-            parts.append(_roof(x(start), y(start * width), x(end), y(end * width), name, at_start=True))
-    for name, flops in roof.flops.items():
-        start = max(flops / widest, low)
-        if start < high and flops > least:
-            parts.append(_roof(x(start), y(flops), x(high), y(flops), name, at_start=False))
-    for number, row in rows:
-        title = f"{row.title} {row.node}: {row.flops / row.nbytes:.3g} operations a byte, {_rate(row.rate)}" + (
-            f", {row.roof:.0%} of the roof" if row.roof is not None else ""
-        )
-        radius = 3 + 9 * math.sqrt(row.seconds / profile.seconds)
-        parts.append(
-            f'<circle data-row="{number}" cx="{x(row.flops / row.nbytes):.1f}" cy="{y(row.rate):.1f}" r="{radius:.1f}">'
-            f"<title>{escape(title)}</title></circle>"
-        )
-    return _svg(height, parts, "Roofline of the kernels; the table has the numbers", "roofline")
-
-
-def tuning_chart(task: TunedTask) -> str:
-    """The time of a call over the seconds of tuning: of each measurement, and of the point that is the fastest by then,
-    beside the default's. "" where nothing was measured."""
-    default = task.default_seconds
-    trials = [(trial, trial.ratio * default) for trial in task.trials if trial.ratio is not None and default]
-    if not default or not trials:
-        return ""
-    # Points of many times the default's time would leave no room for the others.
-    most = min(max(default, *(seconds for _, seconds in trials)), 3 * default)
-    start = trials[0][0].at
-    length = max(trials[-1][0].at - start, 1e-3)
-    height = 220
-    x, y = _scale(0, length, _LEFT, _WIDTH - _RIGHT), _scale(0, most * 1.08, height - 30, 8)
-    best, path, circles = default, f"M{_LEFT} {y(default):.1f}", []
-    latest: dict[str, float] = {}
-    for trial, seconds in trials:
-        # Points are measured again, longer, when they look fast: the first measurement may have been disturbed.
-        latest[trial.params] = seconds
-        best = min(default, *latest.values())
-        path += f"H{x(trial.at - start):.1f}V{y(best):.1f}"
-        title = f"{trial.params}: {duration(seconds)}, measured after {trial.at - start:.2g} s"
-        mark = ' class="taken"' if trial.params == task.params else ""
-        circles.append(
-            f'<circle{mark} cx="{x(trial.at - start):.1f}" cy="{y(min(seconds, most)):.1f}" r="4">'
-            f"<title>{escape(title)}</title></circle>"
-        )
-    parts = [
-        f'<text class="tick" x="{_LEFT - 6}" y="{y(value) + 4:.0f}" text-anchor="end">{text}</text>'
-        for value, text in ((0.0, "0"), (default, duration(default)))
+    places = [
+        {
+            "number": number,
+            "name": " ".join(filter(None, (row.title, row.node))),
+            "intensity": row.flops / row.nbytes,
+            "rate": row.rate,
+        }
+        for number, row in rows
     ]
-    parts.append(_roof(_LEFT, y(default), _WIDTH - _RIGHT, y(default), "by default", at_start=False))
-    parts.append(f'<path class="best" d="{path}H{_WIDTH - _RIGHT}"><title>best so far: {duration(best)}</title></path>')
-    parts += circles
-    parts += [_tick(x(length * share), height - 24, f"{length * share:.2g} s") for share in (0, 0.5, 1)]
-    label = f"{len(trials)} measurements: the best point takes {duration(best)}, the default {duration(default)}"
-    return _svg(height, parts, label, "tuning")
+    return {
+        "roofline": asdict(replace(profile.roofline, flops=units)),
+        "places": apart(places),
+        "series": [("as it runs", "rate", "--after")],
+    }
 
 
-def _roof(x: float, y: float, a: float, b: float, name: str, *, at_start: bool) -> str:
-    line = f'<line class="roof" x1="{x:.0f}" y1="{y:.0f}" x2="{a:.0f}" y2="{b:.0f}"/>'
-    if at_start:
-        return f'{line}<text class="tick" x="{x + 18:.0f}" y="{y - 1:.0f}">{escape(name)}</text>'
-    return f'{line}<text class="tick" x="{a - 4:.0f}" y="{b - 4:.0f}" text-anchor="end">{escape(name)}</text>'
+def apart(places: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Places of a roofline, no two with the same arithmetic a byte: the script finds them by that."""
+    taken: set[float] = set()
+    found = []
+    for place in places:
+        intensity = place["intensity"]
+        while intensity in taken:
+            intensity *= 1 + 1e-9
+        taken.add(intensity)
+        found.append({**place, "intensity": intensity})
+    return found
+
+
+def tuning_data(tasks: Sequence[TunedTask]) -> list[dict[str, Any]]:
+    """Curves of tuning for the page's script: seconds of a call with the default, and for each measurement, over the
+    seconds of tuning, those of the point that it was of, and of the best one by then."""
+    return [{"default_seconds": task.default_seconds or 0.0, "trials": _trials(task)} for task in tasks]
+
+
+def _trials(task: TunedTask) -> list[dict[str, Any]]:
+    default = task.default_seconds or 0.0
+    latest: dict[str, float] = {}
+    found = []
+    for trial in task.trials[:_MOST_TRIALS]:
+        seconds = None if trial.ratio is None else trial.ratio * default
+        if seconds is not None:
+            # Points are measured again, longer, when they look fast: the first measurement may have been disturbed.
+            latest[trial.params] = seconds
+        best = min(default, *latest.values()) if latest else default
+        told = {"at": trial.at, "params": trial.params, "failure": trial.failure}
+        found.append({**told, "seconds": seconds, "best": best})
+    return found
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     return lambda value: start + (value - low) / (high - low) * (end - start)
-
-
-def _logarithmic(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    scale = _scale(math.log(low), math.log(high), start, end)
-    return lambda value: scale(math.log(value))
-
-
-def _rate(value: float) -> str:
-    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}op/s"
-    return f"{value:.3g} op/s"
 
 
 def _shortened(text: str) -> str:

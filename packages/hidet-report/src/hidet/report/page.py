@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 
 from hidet.errors import OptionError
 from hidet.report.accuracy import Accuracy
-from hidet.report.charts import memory_chart, roofline_chart, timeline_chart, tuning_chart
+from hidet.report.charts import memory_chart, roofline_data, timeline_chart, tuning_data
 from hidet.report.contents import (
     differences,
     environment,
@@ -26,7 +25,7 @@ from hidet.report.contents import (
 from hidet.report.drawing import Drawing, draw_graph, draw_tasks
 from hidet.report.memory import memory_use
 from hidet.report.origin import Origin, origin_of
-from hidet.report.page_style import base_style, script_data
+from hidet.report.page_style import base_style, chart_scripts, chart_style, page_file, script_data
 from hidet.report.profile import Profile
 from hidet.report.profile_text import duration, size
 from hidet.report.tuned import Tuning
@@ -90,12 +89,15 @@ def page_html(
         memory = memory_use(compiled.bundle.program, compiled.bundle.constants, {})
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page.filters |= {"duration": duration, "parts": _parts, "size": size}
-    template = page.from_string(_file("page.html"))
+    template = page.from_string(page_file("page.html"))
     seconds: dict[str, float] = {}
     for row in profile.rows if profile is not None else ():
         seconds[row.kernel] = seconds.get(row.kernel, 0.0) + row.seconds
     kernels = kernel_entries(origin, entries, seconds, **({} if listings else {"listing_bytes": 0}))
     texts = [text for kernel in kernels for _, text in kernel.texts]
+    roofline = roofline_data(profile) if profile is not None else {}
+    tuned = list(tuning.tasks) if tuning is not None else []
+    data = {name: drawing.facts for name, _, drawing in drawings}
     return template.render(
         model=origin.graph.name,
         file=model_file(origin),
@@ -111,16 +113,16 @@ def page_html(
         profile=profile,
         memory=memory,
         timeline=timeline_chart(profile) if profile is not None else "",
-        roofline=roofline_chart(profile) if profile is not None else "",
+        has_roofline=bool(roofline),
         memory_svg=memory_chart(memory) if memory is not None and memory.steps else "",
         accuracy=accuracy,
-        tuned=[(task, tuning_chart(task)) for task in tuning.tasks] if tuning is not None else [],
+        tuned=tuned,
         outcome=lambda task: str(task).partition(f"{task.rule}: ")[2],
         phases=phases(report.seconds),
         environment=environment(origin),
-        data=script_data({**{name: drawing.facts for name, _, drawing in drawings}, "texts": texts}),
-        style=base_style() + _file("page.css"),
-        script=_file("page.js"),
+        data=script_data({**data, "texts": texts, "tasks": tuning_data(tuned), **roofline}),
+        style=chart_style() + base_style() + page_file("page.css"),
+        scripts=(*chart_scripts(), page_file("page.js")),
     )
 
 
@@ -141,7 +143,3 @@ def _drawings(origin: Origin, numbers: Mapping[int, int]) -> list[tuple[str, str
 def _parts(text: str) -> list[str]:
     """The parts of a path or of a dotted name, after which lines may end."""
     return re.split(r"(?<=[/.])(?=\w)", text)
-
-
-def _file(name: str) -> str:
-    return files("hidet.report").joinpath("report_page", name).read_text(encoding="utf-8")

@@ -9,19 +9,20 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from hidet.report.page_style import base_style, script_data
+from hidet.report.charts import apart, tuning_data
+from hidet.report.page_style import base_style, chart_scripts, chart_style, script_data
 from hidet.report.profile_text import duration
 from hidet.report.roofline import Roofline
 from hidet.tuning.report import TaskReport, TrialReport, TuneReport
 
-_MOST_POINTS = 2000
-"""Measurements of a task that its chart shows; the table has every candidate."""
+_SERIES = (("by default", "before", "--bad"), ("as chosen", "after", "--after"))
 
 
 def report_html(report: TuneReport, model: str) -> str:
     """The page. model: what was tuned, for its title."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    template = environment.from_string(_file("page.html"))
+    page = files("hidet.tuning").joinpath("report_page", "page.html").read_text(encoding="utf-8")
+    template = environment.from_string(page)
     places, changes = _places(report), _changes(report.tasks)
     return template.render(
         model=model,
@@ -36,29 +37,15 @@ def report_html(report: TuneReport, model: str) -> str:
         tasks=[_task(number, task) for number, task in enumerate(report.tasks, 1)],
         footer="Made by hidet-tune.",
         data=_script_data(report, places),
-        style=base_style(),
-        script=_file("page.js"),
-        chart_style=_file("uPlot.min.css"),
-        chart_script=_file("uPlot.iife.min.js"),
+        style=chart_style() + base_style(),
+        scripts=chart_scripts(),
     )
-
-
-def _file(name: str) -> str:
-    return files("hidet.tuning").joinpath("report_page", name).read_text(encoding="utf-8")
 
 
 def _script_data(report: TuneReport, places: Sequence[Mapping[str, Any]]) -> str:
     """Numbers for the charts."""
-    tasks = []
-    for task in report.tasks:
-        default = task.default_seconds or 0.0
-        trials = [
-            {**asdict(trial), "seconds": None if trial.ratio is None else trial.ratio * default}
-            for trial in task.trials[:_MOST_POINTS]
-        ]
-        tasks.append({"default_seconds": default, "trials": trials})
     roofline = None if report.roofline is None else asdict(report.roofline)
-    return script_data({"tasks": tasks, "places": places, "roofline": roofline})
+    return script_data({"tasks": tuning_data(report.tasks), "places": places, "roofline": roofline, "series": _SERIES})
 
 
 def _verdict(report: TuneReport) -> str:
@@ -117,21 +104,18 @@ def _places(report: TuneReport) -> list[dict[str, Any]]:
     for number, task in enumerate(report.tasks, 1):
         if not task.flops or not task.nbytes or not task.default_seconds:
             continue
-        intensity = task.flops / task.nbytes
-        while any(place["intensity"] == intensity for place in places):
-            intensity *= 1 + 1e-9
         after = task.seconds or task.default_seconds
         before = task.flops / task.default_seconds
         places.append(
             {
                 "number": number,
                 "name": _name(task),
-                "intensity": intensity,
+                "intensity": task.flops / task.nbytes,
                 "before": before,
                 "after": task.flops / after,
             }
         )
-    return places
+    return apart(places)
 
 
 def _place_row(place: Mapping[str, Any], roofline: Roofline | None) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 "use strict";
 // Graphs are moved and zoomed by their viewBox; listings are unpacked when they are opened; tables are sorted by column.
-
-const data = JSON.parse(document.getElementById("data").textContent);
+// `data` is read by charts.js.
 
 for (const view of document.querySelectorAll(".canvas")) {
   const svg = view.querySelector("svg"), name = view.dataset.graph, facts = document.getElementById(`facts-${name}`);
@@ -122,19 +121,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-document.addEventListener("click", (event) => {
-  const mark = event.target.closest(".chart [data-row]");
-  const row = mark && document.getElementById(`row-${mark.dataset.row}`);
-  if (!row) return;
+function mark(number) {
+  const row = document.getElementById(`row-${number}`);
   document.querySelectorAll("tr.marked").forEach((other) => other.classList.remove("marked"));
   row.classList.add("marked");
   row.scrollIntoView({ block: "center" });
+}
+document.addEventListener("chosen", (event) => mark(event.detail));
+document.addEventListener("click", (event) => {
+  const shape = event.target.closest("svg.chart [data-row]");
+  if (shape) mark(shape.dataset.row);
 });
-
-// A link to something folded opens it.
-const open = () => {
-  const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (place && place.tagName === "DETAILS") { place.open = true; place.scrollIntoView(); }
-};
-addEventListener("hashchange", open);
-open();

@@ -1,6 +1,7 @@
 "use strict";
-// Charts of the page: drawn when they come into sight, again when the window or the colour scheme changes. Each can be
-// focused; arrow keys, Home and End go through its points, which are read out below it.
+// Charts of a page, by uPlot: drawn when they come into sight, again when the window or the colour scheme changes. Each
+// can be focused; arrow keys, Home and End go through its points, which are read out below it. Enter, or a click, chooses
+// one: what else the page knows of it hears an event "chosen" with its number.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const charts = new Map();
@@ -47,11 +48,12 @@ function options(place, height) {
 function curve(place, task) {
   const times = task.trials.map((trial) => trial.at);
   const measured = task.trials.map((trial) => trial.seconds);
-  let best = task.default_seconds;
-  const bests = measured.map((value) => (value == null ? best : (best = Math.min(best, value))));
+  const bests = task.trials.map((trial) => trial.best);
+  // Points of many times the default's time would leave no room for the others.
+  const most = 3 * task.default_seconds;
   const chart = new uPlot({
     ...options(place, 260),
-    scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.08] } },
+    scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.min(high, most) * 1.08] } },
     axes: [axis("seconds of tuning", (value, step) => value.toFixed(Math.max(0, -Math.floor(Math.log10(step)))), 36), axis("time of a call", seconds, 64)],
     series: [
       {},
@@ -71,10 +73,11 @@ function roofline(place) {
   const units = Object.entries(data.roofline ? data.roofline.flops : {});
   const memories = Object.entries(data.roofline ? data.roofline.bandwidths : {});
   const most = Math.max(...units.map(([, flops]) => flops), 0);
+  const rates = (point) => data.series.map(([, key]) => point[key]);
   const [low, high] = decades(
     Math.min(...points.map((point) => point.intensity)) / 2,
     Math.max(...points.map((point) => point.intensity), ...memories.map(([, width]) => most / width), 1) * 2);
-  const slowest = Math.min(...points.map((point) => Math.min(point.before, point.after)), ...memories.map(([, width]) => low * width));
+  const slowest = Math.min(...points.flatMap(rates), ...memories.map(([, width]) => low * width));
   const tasks = new Map(points.map((point) => [point.intensity, point]));
   const xs = [...new Set([low, ...points.map((point) => point.intensity), ...memories.flatMap(([, width]) => units.map(([, flops]) => flops / width)), high])]
     .filter((x) => x >= low && x <= high).sort((one, other) => one - other);
@@ -88,7 +91,7 @@ function roofline(place) {
     series.push({ label: name, stroke: colour("--before"), width: 1, dash: [6, 4], points: { show: false } });
     columns.push(xs.map((x) => (x >= start * 0.9999 ? flops : null)));
   }
-  for (const [name, key, ink] of [["by default", "before", "--bad"], ["as chosen", "after", "--after"]]) {
+  for (const [name, key, ink] of data.series) {
     series.push({ label: name, paths: () => null, points: { show: true, size: 9, stroke: colour(ink), fill: colour(ink) } });
     columns.push(xs.map((x) => (tasks.has(x) ? tasks.get(x)[key] : null)));
   }
@@ -112,7 +115,7 @@ function roofline(place) {
     ...options(place, 340),
     scales: {
       x: { time: false, distr: 3, range: [low, high] },
-      y: { distr: 3, range: decades(slowest, Math.max(most, ...points.map((point) => Math.max(point.before, point.after))) * 1.5) },
+      y: { distr: 3, range: decades(slowest, Math.max(most, ...points.flatMap(rates)) * 1.5) },
     },
     axes: [
       axis("operations a byte", (value) => (isDecade(value) ? `${+value.toPrecision(3)}` : ""), 36),
@@ -121,8 +124,9 @@ function roofline(place) {
     series, hooks: { draw: [names] },
   }, columns, place);
   const order = points.map((point) => xs.indexOf(point.intensity));
-  const texts = points.map((point) => `${point.name}: ${+point.intensity.toPrecision(3)} operations a byte, ${rate(point.before)} by default, ${rate(point.after)} as chosen`);
-  return { chart, texts, order };
+  const texts = points.map((point) => `${point.name}: ${+point.intensity.toPrecision(3)} operations a byte, ` +
+    data.series.map(([name, key]) => `${rate(point[key])} ${name}`).join(", "));
+  return { chart, texts, order, numbers: points.map((point) => point.number) };
 }
 
 function draw(place) {
@@ -142,10 +146,18 @@ function read(place, at) {
   document.getElementById(`${place.id}-reading`).textContent = made.texts[made.at];
 }
 
-for (const place of document.querySelectorAll(".chart")) {
+function choose(place) {
+  const made = charts.get(place);
+  if (!made || !made.numbers || made.at < 0) return;
+  place.dispatchEvent(new CustomEvent("chosen", { bubbles: true, detail: made.numbers[made.at] }));
+}
+
+for (const place of document.querySelectorAll("div.chart")) {
+  place.addEventListener("click", () => choose(place));
   place.addEventListener("keydown", (event) => {
     const made = charts.get(place);
     if (!made) return;
+    if (event.key === "Enter") choose(place);
     const moves = { ArrowRight: made.at + 1, ArrowLeft: made.at - 1, Home: 0, End: made.texts.length - 1 };
     if (!(event.key in moves)) return;
     event.preventDefault();
@@ -155,7 +167,9 @@ for (const place of document.querySelectorAll(".chart")) {
     const made = charts.get(place);
     if (!made || made.chart.cursor.idx == null) return;
     const at = made.order ? made.order.indexOf(made.chart.cursor.idx) : made.chart.cursor.idx;
-    if (at >= 0) document.getElementById(`${place.id}-reading`).textContent = made.texts[at];
+    if (at < 0) return;
+    made.at = at;
+    document.getElementById(`${place.id}-reading`).textContent = made.texts[at];
   });
   draw(place);
   new ResizeObserver(() => {
@@ -164,10 +178,10 @@ for (const place of document.querySelectorAll(".chart")) {
   }).observe(place);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [...charts.keys()].forEach(draw));
-// A link to a task opens it.
+// A link to something folded opens it.
 const open = () => {
-  const task = location.hash && document.getElementById(location.hash.slice(1));
-  if (task && task.tagName === "DETAILS") { task.open = true; task.scrollIntoView(); }
+  const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (place && place.tagName === "DETAILS") { place.open = true; place.scrollIntoView(); }
 };
 addEventListener("hashchange", open);
 open();
