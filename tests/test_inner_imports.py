@@ -25,6 +25,7 @@ FIRST_USE: Mapping[str, set[str]] = {
     "operators/random.py": {"numpy"},
     "operators/sequence.py": {"numpy"},
     "operators/text.py": {"numpy"},
+    "tensorflow/beam_search.py": {"numpy"},
     # Commands start without what the other ones need.
     "cli/__init__.py": {
         *("hidet.doctor", "hidet.plugins.host", "hidet.plugins.report", "rich.console"),

@@ -373,6 +373,20 @@ def test_a_view_that_leaves_the_slice_for_the_sizes_traced_reads_the_storage(siz
         assert torch.equal(compiled(x), x.as_strided((2, 3), (0, 1)) + 1)
 
 
+def test_a_view_is_judged_by_the_sizes_of_its_own_trace_whatever_others_had() -> None:
+    """Sizes of equal names and bounds are one, also those of other graphs."""
+    for size, last in (((2, 3), 1), ((5, 20), 83)):
+        torch._dynamo.reset()
+        function = torch.compile(
+            lambda x, last=last: x.neg().as_strided((last,), (1,)) + 1,
+            backend="hidet",
+            dynamic=True,
+            options={"strict": True},
+        )
+        x = torch.arange(1.0 * size[0] * size[1]).view(size)
+        assert torch.equal(function(x), 1 - x.view(-1)[:last])
+
+
 @pytest.mark.parametrize("invert", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32, torch.bfloat16])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr, Symbol, as_dim
+from hidet.dims import Dim, DimExpr, Symbol, as_dim, hint_value
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Emitter, NodeFacts, Number
@@ -45,12 +45,13 @@ class AtenFacts(NodeFacts):
     results: types of its results, None for one that is no tensor.
     stored: its first argument and the tensors that this is a view of, nearest first, each with the strides and storage
     offset that it has in eager mode. fresh: symbols in the sizes of its results that neither arguments of the call nor
-    nodes so far tell.
+    nodes so far tell. traced: the value of a size in the call that was traced, None where that is not known.
     """
 
     results: tuple[TensorType | None, ...] = ()
     stored: Callable[[], Iterable[tuple[Value, Layout]]] = tuple
     fresh: Sequence[str] = ()
+    traced: Callable[[Dim], int | None] = hint_value
 
 
 def conversion_of(device: str) -> str:

@@ -28,6 +28,14 @@ class SizeTable:
         self._bounds = bounds or {}
         self._symbols: dict[str, Dim] = {}
         self._made: dict[Any, Dim] = {}
+        self._hints: dict[str, int | None] = {}
+
+    def traced(self, dim: Dim) -> int | None:
+        """The value that a dim had in the traced call; None where a symbol of it had none. Hints of the symbols
+        in it may be those of other calls: equal dims are one, whatever they hint at."""
+        names = [entry.name for entry in dims.symbols(dim)]
+        known = {name: hint for name in names if (hint := self._hints.get(name)) is not None}
+        return dims.evaluate(dim, known) if len(known) == len(names) else None
 
     def dim(self, size: int | torch.SymInt | torch.SymBool) -> Dim:
         """The dim of a size; of a comparison of sizes, 1 where it holds and else 0.
@@ -109,7 +117,9 @@ class SizeTable:
         if known is None:
             lower, upper = compat.expression_bounds(shape_env, expression)
             hint = compat.expression_hint(shape_env, expression)
-            known = self._made[expression] = _bounded_symbol(f"computed_{len(self._made)}", lower, upper, hint=hint)
+            name = f"computed_{len(self._made)}"
+            self._hints[name] = hint
+            known = self._made[expression] = _bounded_symbol(name, lower, upper, hint=hint)
         return known
 
     def _symbol(self, symbol: Any, shape_env: Any) -> Dim:
@@ -120,7 +130,7 @@ class SizeTable:
             divisors = [divisor for base, divisor in compat.known_divisible(shape_env) if base == symbol]
             if lower == 0 and compat.is_known_nonzero(shape_env, symbol):
                 lower = 1
-            hint = compat.expression_hint(shape_env, symbol)
+            hint = self._hints[symbol.name] = compat.expression_hint(shape_env, symbol)
             known = self._symbols[symbol.name] = _bounded_symbol(symbol.name, lower, upper, lcm(*divisors), hint)
         return known
 

@@ -321,7 +321,7 @@ class Importer:
         found = read_results(node)
         read = tuple(number in found for number in range(len(types)))
         name = operator_name(node.target)
-        self.emitter.facts = AtenFacts(name, read, types, lambda: self._stored(node.args[0]), fresh)
+        self.emitter.facts = AtenFacts(name, read, types, lambda: self._stored(node.args[0]), fresh, self.sizes.traced)
         args = [self.resolve(argument) for argument in node.args]
         kwargs = {key: self.resolve(argument) for key, argument in node.kwargs.items()}
         try:

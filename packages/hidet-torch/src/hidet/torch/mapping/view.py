@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hidet.dims import Dim, bounds, hint_value, last_place, maximum, minimum, product, prove_le, prove_lt
+from hidet.dims import Dim, bounds, last_place, maximum, minimum, product, prove_le, prove_lt
 from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.graph.types import same_shape
@@ -174,7 +174,7 @@ def eager_places(
         order, start = memory_order(x.tensor.shape, layout), offset - begin
         last, extent = start + last_place(size, stride), product(x.tensor.shape)
         is_inside = prove_le(0, start) is True and prove_lt(last, extent)
-        if order is not None and is_inside is not False and _may_be_inside(start, last, extent):
+        if order is not None and is_inside is not False and _may_be_inside(e, start, last, extent):
             found.append(Stored(x, order, start))
             if is_inside:
                 return found[-1]
@@ -190,10 +190,10 @@ def eager_places(
     )
 
 
-def _may_be_inside(start: Dim, last: Dim, extent: Dim) -> bool:
+def _may_be_inside(e: TorchEmitter, start: Dim, last: Dim, extent: Dim) -> bool:
     """False where a tensor of so many elements has not all from `start` to `last` for the sizes that were traced,
     whatever holds for others."""
-    first, end, count = hint_value(start), hint_value(last), hint_value(extent)
+    first, end, count = map(e.facts.traced, (start, last, extent))
     return first is None or end is None or count is None or (first >= 0 and end < count)
 
 
