@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hidet.dims import Dim, symbol, symbols
+from hidet.dims import Dim, DimExpr, symbol, symbols
 from hidet.dtypes import DType, from_numpy
 from hidet.errors import HidetError, UnsupportedOp, suggestion
 from hidet.graph.attrs import Attrs
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
 
 class _Question:
-    """What an operator makes of inputs of some types. The operator itself is told from others by its identity."""
+    """What an operator makes of inputs of some types. The operator itself is told from others by its identity.
 
-    __slots__ = ("_hash", "attrs", "spec", "types")
+    hints: of all symbols in it. Sizes are equal whatever they hint at, but the answer is made of these.
+    """
+
+    __slots__ = ("_hash", "attrs", "hints", "spec", "types")
 
     def __init__(self, spec: OperatorSpec, types: tuple[ValueType | None, ...], attrs: Attrs) -> None:
         self.spec = spec
         self.types = types
         self.attrs = attrs
+        dims = (dim for type_ in types if type_ is not None for dim in dims_of(type_))
+        self.hints = tuple(entry.hint for dim in (*dims, *_sizes(tuple(attrs.values()))) for entry in symbols(dim))
         self._hash = hash((id(spec), types, attrs))
 
     def __hash__(self) -> int:
@@ -39,7 +44,18 @@ class _Question:
 
     def __eq__(self, other: object) -> bool:
         assert isinstance(other, _Question)
-        return self.spec is other.spec and self.types == other.types and self.attrs == other.attrs
+        if self.spec is not other.spec or self.hints != other.hints:
+            return False
+        return self.types == other.types and self.attrs == other.attrs
+
+
+def _sizes(attribute: Any) -> Iterator[DimExpr]:
+    """Those in the value of an attribute that no number is known for."""
+    if isinstance(attribute, DimExpr):
+        yield attribute
+    elif isinstance(attribute, tuple):
+        for part in attribute:
+            yield from _sizes(part)
 
 
 @functools.lru_cache(maxsize=4096)
