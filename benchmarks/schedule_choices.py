@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,6 +35,7 @@ from benchmarks.environment import describe_environment
 from benchmarks.options import names_from, report_console
 from benchmarks.results import geometric_mean
 from hidet.context import CompileContext, make_context
+from hidet.errors import HidetError
 from hidet.schedule.device_constants import known_constants, measure_constants
 
 CLOSE = 1.05
@@ -43,6 +44,8 @@ _ROUNDS = 5
 _FINALISTS = 3
 _REPEATS = 3
 _WORST = 10
+_SAVED_ROWS = 10
+"""After so many more, what is known is written: a run over hours may be cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +214,7 @@ def compiled_cases(
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting: list[Future[int]] = [pool.submit(compile_case, case, target, options, most) for case in cases]
         for case, future in zip(cases, waiting, strict=True):
-            future.result()
+            wait([future])  # what it raised is raised again where the case is measured
             yield case
 
 
@@ -270,24 +273,39 @@ def main(
     device = environment["device"]["gpu" if target == "cuda" else "cpu"]
     console.print(f"{device}, {environment['date']}, {kind} constants")
     cases, rows, start = draw_cases(seed, count, ops, target), [], time.monotonic()
-    for case in compiled_cases(cases, target, options, most, workers):
-        row = measure_case(case, ctx, most, seconds_per_point)
-        rows.append(row)
-        elapsed = time.monotonic() - start
-        shown = f"{len(rows):4}/{count} {elapsed:6.1f} s  {row.ratio:5.2f}  {row.points:4} points  {row.case}"
-        console.print(shown, markup=False, highlight=False)
-    print_rows(console, rows)
-    if json_path is not None:
+    broken: list[str] = []
+
+    def save() -> None:
+        if json_path is None:
+            return
         found = {
             **environment,
             "arguments": {"target": target, "ops": ops, "count": count, "seed": seed, "most": most, "threads": threads},
             "constants": None if constants is None else asdict(constants),
+            "broken": broken,
             "rows": [{**asdict(row), "ratio": row.ratio, "ranked_ratio": row.ranked_ratio} for row in rows],
             "default": asdict(summary([row.ratio for row in rows])),
             "ranked": asdict(summary([row.ranked_ratio for row in rows if row.ranked_ratio is not None])),
         }
         json_path.write_text(json.dumps(found, indent=2), encoding="utf-8")
-    if any(row.wrong for row in rows):
+
+    for case in compiled_cases(cases, target, options, most, workers):
+        try:
+            row = measure_case(case, ctx, most, seconds_per_point)
+        except (HidetError, click.ClickException) as error:
+            # The rest is still worth knowing.
+            broken.append(f"{case}: {error.message}")
+            console.print(broken[-1], style="bold red", markup=False)
+            continue
+        rows.append(row)
+        elapsed = time.monotonic() - start
+        shown = f"{len(rows):4}/{count} {elapsed:6.1f} s  {row.ratio:5.2f}  {row.points:4} points  {row.case}"
+        console.print(shown, markup=False, highlight=False)
+        if len(rows) % _SAVED_ROWS == 0:
+            save()
+    print_rows(console, rows)
+    save()
+    if broken or any(row.wrong for row in rows):
         raise SystemExit(1)
 
 
