@@ -149,8 +149,8 @@ def squares(*sizes: int) -> Graph:
 
 def tuned(store: str, *sizes: int, **given: Any) -> TuneReport:
     """What tuning squares gives, on one thread and within seconds."""
-    given = {"options": OPTIONS, **given}
-    return hidet.tune(squares(*(sizes or (4096,))), budget=40, store=store, candidate_seconds=2.0, **given)
+    given = {"options": OPTIONS, "budget": 40, **given}
+    return hidet.tune(squares(*(sizes or (4096,))), store=store, candidate_seconds=2.0, **given)
 
 
 class Stopwatch:
@@ -240,7 +240,8 @@ def test_a_trial_that_the_budget_ends_leaves_the_best_so_far(rule, store, stopwa
     (task,) = tuned(store).tasks
     assert (task.params, task.tried, task.refused) == (repr(BETTER), 1, ())
     stopwatch.asked.clear()
-    assert tuned(store).tasks[0].params == repr(BEST), "the search goes on, with the best so far first"
+    assert tuned(store).tasks[0].params == repr(BETTER) and not stopwatch.asked, "as much was spent before"
+    assert tuned(store, budget=50).tasks[0].params == repr(BEST), "the search goes on, with the best so far first"
     assert stopwatch.asked[:3] == [(None, 3, 0), (60, 3, 0), (60, 3, 0)]
 
 
@@ -257,6 +258,11 @@ def test_a_task_whose_first_candidate_found_no_time_is_not_in_the_store(rule, st
     stopwatch.on_run = end
     assert tuned(store).tasks[0].note == "the budget was spent before it was measured"
     assert Store(Path(store)).entries() == []
+    again = tuned(store, budget=30)
+    assert again.tasks[0].note == "left by an earlier call with a budget of 40 s; a larger one goes on"
+    Store(Path(store)).clear()
+    stopwatch.on_run = int
+    assert tuned(store).tasks[0].params == repr(BEST), "nothing is known of the earlier call any more"
 
 
 def test_a_process_that_takes_long_to_begin_leaves_the_rest_of_a_small_budget_to_the_search(
@@ -376,6 +382,7 @@ def test_ctrl_c_keeps_what_was_found(rule, store) -> None:
     assert found.params == repr(BEST) and left.note == "interrupted before it was measured"
     assert [entry.params for entry in Store(Path(store)).entries()] == [repr(BEST)]
     assert rule.built[-2:] == [BEST, SLOW]
+    assert not any(task.note for task in tuned(store, 4096, 256).tasks), "a later call goes on"
 
 
 def test_ctrl_c_while_the_model_is_measured_keeps_what_was_found(rule, store, monkeypatch) -> None:

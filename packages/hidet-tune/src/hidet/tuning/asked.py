@@ -26,7 +26,7 @@ def tune_graph(graph: Graph, ctx: CompileContext, signature: Signature | None) -
     session = Session(
         [Part(ImportedModel(graph, ctx, signature))],
         Store(tuning_store(given)),
-        budget.left,
+        budget,
         strategy=strategy_named(str(ctx.option("tune.strategy")), ctx.registry),
         make_executor=executor_named(str(ctx.option("tune.executor")), ctx.registry),
         level=ctx.options.search_level,

@@ -10,15 +10,16 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from hidet.budget import Budget
 from hidet.cli.timing import measure_alternately
 from hidet.compiler.graphs import ImportedModel, compile_graph
 from hidet.context import CompileContext
-from hidet.errors import CacheWarning, HidetError, OptionError
+from hidet.errors import CacheError, CacheWarning, HidetError, OptionError
 from hidet.report.roofline import roofline_of
 from hidet.runtime.compiled import CompiledGraph
 from hidet.schedule.shortlist import SearchLevel
@@ -29,6 +30,7 @@ from hidet.tuning.model_calls import GraphCall, graph_call, seconds_of
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.report_live import Observe, Progress
 from hidet.tuning.search import TaskSearch, default_trial, first_trials
+from hidet.tuning.spent import Spent
 from hidet.tuning.store import OFF, Entry, Store
 from hidet.tuning.strategy import Strategy
 from hidet.tuning.strategy_history import History
@@ -49,6 +51,7 @@ _MODEL_TURN = 0.05
 _MOST_RESERVED = 0.6
 """Of the time that is left once the model has been compiled, at most, for compiling it again and measuring it."""
 _NO_TIME = "the budget was spent before it was measured"
+_SPENT = "left by an earlier call with a budget of {:g} s; a larger one goes on"
 _INTERRUPTED = "interrupted before it was measured"
 
 
@@ -66,8 +69,9 @@ class Part:
 
 
 class Session:
-    """Tunes the graphs of a model, all of one device, for `budget` seconds from now on.
+    """Tunes the graphs of a model, all of one device, for as long as `budget` lasts from now on.
 
+    Where a call with a budget as large has ended, nothing is measured: what it left stays as it is.
     level: how much of a space is tried. candidate_seconds: what a trial may take. progress: hears how far tasks are;
     None where nobody wants to know.
     OptionError for a machine that is not this one.
@@ -77,7 +81,7 @@ class Session:
         self,
         parts: Sequence[Part],
         store: Store,
-        budget: float,
+        budget: Budget,
         *,
         strategy: Strategy,
         make_executor: MakeExecutor,
@@ -89,7 +93,7 @@ class Session:
         self._store = store
         self._start = time.monotonic()
         self._budget = budget
-        self._end = self._start + budget
+        self._end = self._start + budget.left
         self._strategy = strategy
         self._make_executor = make_executor
         self._level = level
@@ -135,7 +139,7 @@ class Session:
             str(self._store.path),
             time.monotonic() - self._start,
             is_interrupted=is_interrupted,
-            budget=self._budget,
+            budget=self._budget.left,
             roofline=roofline_of(self._parts[0].imported.ctx),
             phases=self._phases,
             **self._facts,
@@ -150,7 +154,11 @@ class Session:
                 self._plan[key] = subject_of(steps[0], len(steps), contexts[0], self._level, known, self._start)
         subjects = [each for each in self._plan.values() if isinstance(each, Subject)]
         self._reports = {key: each for key, each in self._plan.items() if isinstance(each, TaskReport)}
-        if not subjects:
+        spent = self._spent(subjects) if subjects else 0.0
+        if not subjects or self._budget.seconds <= spent:
+            note = _SPENT.format(spent)
+            for each in subjects:
+                self._reports[each.task.key] = each.report(each.known, "" if each.known else note, is_stored=True)
             self._compile()
             return
         ctx = self._parts[0].imported.ctx
@@ -167,12 +175,26 @@ class Session:
             left = max(self._end - time.monotonic(), 0.0)
             reserved = min(1.3 * self._phases["compile"] + judging, _MOST_RESERVED * left)
             self._search(subjects, executor, self._end - reserved)
+            self._note_spent(subjects)
             self._facts["device"] = executor.device
         if self._is_outdated:
             with self._phase("compile again"):
                 self._compile()
             with self._phase("compare"):
                 self._judge(calls, once)
+
+    def _spent(self, subjects: Sequence[Subject]) -> float:
+        """Seconds of the largest budget that has left these tasks; 0.0 where there was none, or nobody knows."""
+        with suppress(CacheError):
+            return Spent(self._store.path).budget((each.meaning for each in subjects), self._level)
+        return 0.0
+
+    def _note_spent(self, subjects: Sequence[Subject]) -> None:
+        """Keep which tasks the budget has left."""
+        finished = {each.meaning for each in self._found if each.finished >= self._level}
+        with suppress(CacheError):  # the choices count, and whether they could be kept is told
+            left = [each.meaning for each in subjects if each.meaning not in finished]
+            Spent(self._store.path).note(left, self._level, self._budget.seconds)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

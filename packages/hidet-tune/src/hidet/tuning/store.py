@@ -106,6 +106,11 @@ def is_distributed() -> bool:
     return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
 
 
+def is_writer() -> bool:
+    """Whether this process may write to stores: of the ranks of a distributed job the first one alone."""
+    return not is_distributed() or os.environ.get("RANK", "0") == "0"
+
+
 def _read_now(path: Path) -> Mapping[Meaning, Entry]:
     stamp = _stamp(path)
     return {} if stamp is None else _read(path, stamp)
@@ -203,7 +208,7 @@ class Store:
             waiting = {**_HELD.get(self.path, {}), **{entry.meaning: entry for entry in entries}}
             _HELD[self.path] = waiting
             try:
-                if not is_distributed() or os.environ.get("RANK", "0") == "0":
+                if is_writer():
                     self.put(waiting.values())
             except CacheError as error:
                 return error
@@ -212,13 +217,19 @@ class Store:
             return None
 
     def clear(self) -> int:
-        """Delete all entries, and what strategies have learned from. Returns how many entries there were."""
+        """Delete all entries, what strategies have learned from, and which budgets were spent. Returns how many entries
+        there were."""
         with _HOLDING:
             _HELD.pop(self.path, None)
         if not self.path.exists():
             return 0
-        self._run(lambda connection: connection.execute("DROP TABLE IF EXISTS measurements"))
-        count = self._run(lambda connection: connection.execute("DELETE FROM choices").rowcount)
+
+        def delete(connection: sqlite3.Connection) -> int:
+            for table in ("measurements", "spent"):
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
+            return connection.execute("DELETE FROM choices").rowcount
+
+        count = self._run(delete)
         _read.cache_clear()
         return count
 

@@ -47,7 +47,8 @@ def tune(
     and example_inputs are for a model that was not called yet.
     example_inputs, target, options, shapes, values: as `hidet.compile` takes them; the model is measured on the example
     inputs, random ones where there are none. Choices are for these sizes, this machine and this number of threads.
-    budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again.
+    budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again, and
+    what one with a budget as large has left stays as it is.
     store: its file; "" is the option tune.store, HIDET_TUNE_STORE, or a file beside the kernel cache.
     strategy: how points are searched: a name (`hidet plugins -v` lists them), or a strategy itself; "" is the option
     tune.strategy.
@@ -84,7 +85,7 @@ def tune(
         session = Session(
             own,
             Store(path),
-            shared.left,
+            shared,
             strategy=strategy_named(strategy, registry) if isinstance(strategy, str) else strategy,
             make_executor=executor_named(executor, registry) if isinstance(executor, str) else executor,
             level=1 if chosen.search_space is None else chosen.search_level,
