@@ -47,7 +47,7 @@ def tune(
     and example_inputs are for a model that was not called yet.
     example_inputs, target, options, shapes, values: as `hidet.compile` takes them; the model is measured on the example
     inputs, random ones where there are none. Choices are for these sizes, this machine and this number of threads.
-    budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again, and
+    budget: seconds, or "90s", "2m". What an earlier call has measured is taken from the store and not measured again;
     what one with a budget as large has left stays as it is.
     store: its file; "" is the option tune.store, HIDET_TUNE_STORE, or a file beside the kernel cache.
     strategy: how points are searched: a name (`hidet plugins -v` lists them), or a strategy itself; "" is the option
