@@ -3,11 +3,13 @@
 python benchmarks/gpu_models.py                                          all rows and systems, about half an hour
 python benchmarks/gpu_models.py --rows resnet50:1:f16 --peers eager-graph,inductor --seconds 0.2
 python benchmarks/gpu_models.py --rows gpt2:1:f16 --layers               our slowest kernels with their schedules
+python benchmarks/gpu_models.py --losses                                 these of every row whose best peer is faster
 python benchmarks/gpu_models.py --rows resnet50:1:f16 --first-calls      in fresh processes, without and with a cache
 python benchmarks/gpu_models.py --tuned                                  what 60 s of tuning give, Inductor beside
 python benchmarks/gpu_models.py --merge one.json,two.json                one table of what several runs wrote
 
-A system that fails or is not ready in time has "-" in the table and the reason below it.
+A system that fails or is not ready in time has "-" in the table and the reason below it. Rows whose best peer is faster
+are listed at the end, the largest loss first.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ from torch import nn
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_first_call import GpuFirstCall, measure_first_calls, print_first_calls
 from benchmarks.gpu_layers import print_kernels, profile_kernels
-from benchmarks.gpu_results import GpuRow, merge_runs, print_choices, print_rows, rows_to_json, unmeasured
+from benchmarks.gpu_results import (
+    GpuRow,
+    merge_runs,
+    print_choices,
+    print_losses,
+    print_rows,
+    rows_to_json,
+    unmeasured,
+)
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, TUNED_ROWS, RowName, prepare_row
 from benchmarks.gpu_systems import DEFAULT_PEERS, GPU_SYSTEMS, tuned_store
 from benchmarks.gpu_timing import time_on_gpu
@@ -75,6 +85,7 @@ def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option("--limit", default=300.0, show_default=True, help="Seconds until a system has to be ready to be timed.")
 @click.option("--tuned", is_flag=True, help="Rows, systems and choices of tuning, where no others are named.")
 @click.option("--layers", is_flag=True, help="Print our slowest kernels instead of measuring peers.")
+@click.option("--losses", is_flag=True, help="Print our slowest kernels of rows whose best peer is faster.")
 @click.option("--first-calls", is_flag=True, help="Measure our first calls in fresh processes instead.")
 @click.option("--most", default=15, show_default=True, help="Kernels that --layers prints.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare results with a float64 reference.")
@@ -87,6 +98,7 @@ def main(
     limit: float,
     tuned: bool,
     layers: bool,
+    losses: bool,
     first_calls: bool,
     most: int,
     check: bool,
@@ -117,7 +129,8 @@ def main(
         with progress.status(str(name)) as status, torch.no_grad():
             measurement = _Measurement(name, check, limit, lambda text: status.update(text))
             row = measurement.run(systems, 0.0 if layers else seconds)
-        if layers and OUR_SYSTEM in measurement.runs:
+        is_lost = row.ratio is not None and row.ratio > 1
+        if (layers or (losses and is_lost)) and OUR_SYSTEM in measurement.runs:
             print_kernels(console, row.name, profile_kernels(measurement.runs[OUR_SYSTEM], measurement.reports), most)
         done.append(row)
         del measurement
@@ -131,6 +144,7 @@ def main(
             json_path.write_text(json.dumps(rows_to_json(environment, [*done, *left]), indent=1), encoding="utf-8")
     if len(done) > 1:
         print_rows(console, done, systems)
+        print_losses(console, done)
 
 
 def _is_default(parameter: str) -> bool:
@@ -162,6 +176,7 @@ def _print_merged(runs: dict[str, Any]) -> None:
     for name, data in runs.items():
         console.print(f"{name}: {data['device']['gpu']}, {data['date']}")
     print_rows(console, merged, [s for s in GPU_SYSTEMS if any(s in (*r.latencies, *r.reasons) for r in merged)])
+    print_losses(console, merged)
 
 
 class _Measurement:

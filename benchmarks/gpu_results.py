@@ -13,8 +13,10 @@ from rich.table import Table
 from benchmarks.results import (
     AUTOTUNED_SYSTEM,
     OUR_SYSTEM,
+    OWN_SYSTEMS,
     STORED_SYSTEM,
     TUNED_SYSTEM,
+    geometric_mean,
     ratio_to_best_peer,
 )
 from benchmarks.tables import print_live_to_frozen
@@ -111,6 +113,20 @@ def print_rows(console: Console, rows: Sequence[GpuRow], systems: Sequence[str])
                 console.print(f"{row.name}, {system}: {verdict}", style="bold red", markup=False)
         if row.counts.fallback_nest or row.counts.eager or row.counts.host:
             console.print(f"{row.name}: {row.counts}", style="yellow", markup=False)
+
+
+def print_losses(console: Console, rows: Sequence[GpuRow]) -> None:
+    """The rows whose best peer is faster, the largest loss first, and the geometric mean of all ratios."""
+    measured = sorted(((row.ratio, row) for row in rows if row.ratio is not None), key=lambda pair: -pair[0])
+    if not measured:
+        return
+    mean, slower = geometric_mean([ratio for ratio, _ in measured]), sum(ratio > 1 for ratio, _ in measured)
+    console.print(f"{len(measured)} rows, {mean:.3f} of the best peer in geometric mean, {slower} slower than it")
+    for ratio, row in measured[:slower]:
+        peers = {name: found.median for name, found in row.latencies.items() if name not in OWN_SYSTEMS}
+        best = min(peers, key=peers.__getitem__)
+        ours = row.latencies[OUR_SYSTEM].median
+        console.print(f"{ratio:.3f} {row.name}: {ours * 1e3:.3f} ms, {best} {peers[best] * 1e3:.3f}", markup=False)
 
 
 def print_choices(console: Console, row: GpuRow, store: Path) -> None:

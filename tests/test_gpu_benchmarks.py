@@ -24,7 +24,7 @@ from benchmarks.gpu_dynamic import SWEEPS, DynamicRow, print_rows
 from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
 from benchmarks.gpu_products import ProductName
-from benchmarks.gpu_results import GpuRow, cells, merge_runs, rows_from_json, rows_to_json, unmeasured
+from benchmarks.gpu_results import GpuRow, cells, merge_runs, print_losses, rows_from_json, rows_to_json, unmeasured
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, TUNED_ROWS, RowName
 from benchmarks.gpu_systems import GPU_SYSTEMS
 from benchmarks.results import live_to_frozen
@@ -70,6 +70,18 @@ def test_the_ratio_is_to_the_best_peer() -> None:
     assert _row(eager_graph=4.0, inductor=2.0, hidet=1.0).ratio == 0.5
     assert _row(hidet=1.0).ratio is None and _row(eager=1.0).ratio is None
     assert rows_to_json({}, [_row(eager=2.0, hidet=1.0)])["rows"][0]["ratio_to_best_peer"] == 0.5
+
+
+def test_rows_whose_best_peer_is_faster_are_listed_with_the_largest_loss_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [_row(eager=4.0, inductor=2.0, hidet=ours, hidet_frozen=0.1) for ours in (2.2, 1.0, 4.0)]
+    print_losses(Console(width=120), [*rows, _row(hidet=1.0)])
+    assert capsys.readouterr().out.splitlines() == [
+        "3 rows, 1.032 of the best peer in geometric mean, 2 slower than it",
+        "2.000 m:1:f16: 4.000 ms, inductor 2.000",
+        "1.100 m:1:f16: 2.200 ms, inductor 2.000",
+    ]
 
 
 def test_a_wrong_result_and_a_missing_system_show_in_the_table() -> None:
