@@ -120,3 +120,20 @@ def test_rows_are_read_and_written_in_whole_sectors():
     traffic = Traffic()
     finished(16, 128, traffic=traffic)
     assert not [text for text in traffic.scattered() if "copy_async" not in text]
+
+
+@pytest.mark.parametrize(("m", "n"), [(37, 128), (32, 264), (9, 136), (33, 24)])
+def test_cut_tiles_of_whole_chunks_are_written_like_others(m, n):
+    """Rows that are left over are written 16 bytes at a time by all lanes, as those of whole tiles are: written one by
+    one, they would be waited for row after row."""
+    traffic = Traffic()
+    result, expected, _ = finished(m, n, traffic=traffic)
+    agrees(result, expected)
+    written = [text for text in traffic.outside if text.startswith("`c[")]
+    assert written and all("f16x8" in text for text in written)
+
+
+@pytest.mark.parametrize(("m", "n"), [(37, 132), (16, 1), (3, 260)])
+def test_chunks_that_are_cut_are_written_one_by_one(m, n):
+    result, expected, _ = finished(m, n, align=16 if n % 8 == 0 else 2, operand_align=2)
+    agrees(result, expected)

@@ -93,7 +93,8 @@ def store_finished(
     slow = [_MEET, staged, _MEET, rows.written_one_by_one(piece, part)]
     outside = s.For(part, build.index(0), build.index(panels), build.seq(slow))
     # All lanes of a warp go the same way, so that what it reads ahead stands under no condition of its own.
-    each = _unrolled(piece, pieces, s.If(rows.are_inside(piece), inside, outside))
+    parts = s.If(rows.are_whole_chunks(piece), inside, outside)
+    each = _unrolled(piece, pieces, s.If(rows.begin_inside(piece), parts))
     warp = threads.warp_row * threads.warps[1] + threads.warp_column
     return build.seq([s.Declare(first, warp * layout.size), each])
 
@@ -140,13 +141,20 @@ class _Rows:
         store = s.Store(self.staging, (self.first + layout.offset(row, column),), pair)
         return _unrolled(inner, pieces, _unrolled(half, 2, store))
 
-    def are_inside(self, piece: Expr) -> Expr:
-        """Whether all elements of a warp's piece are inside of the matrix."""
+    def begin_inside(self, piece: Expr) -> Expr:
+        """Whether the first row of a warp's piece is one of the matrix."""
+        return self.node.row + self._start(piece)[0] < self.node.target.rows
+
+    def are_whole_chunks(self, piece: Expr) -> Expr:
+        """Whether the neighbours of each lane are all inside of the matrix, or none of them is."""
+        target, width = self.node.target, self.node.source.columns // self.threads.warps[1]
+        is_inside = self.node.column + (self._start(piece)[1] + width) <= target.columns
+        return build.binary("lor", build.equal(target.columns % self.chunk, 0), is_inside)
+
+    def _nearest(self, place: _Place) -> tuple[Expr, Expr]:
+        """Row and column of a place that may be read: its own, or the nearest one in the matrix where it is outside."""
         target = self.node.target
-        row, column = self._start(piece)
-        is_row = self.node.row + (row + PIECE_ROWS) <= target.rows
-        width = self.node.source.columns // self.threads.warps[1]
-        return build.logical_and(is_row, self.node.column + (column + width) <= target.columns)
+        return build.minimum(place.row, target.rows - 1), build.minimum(place.column, target.columns - self.chunk)
 
     def _start(self, piece: Expr) -> tuple[Expr, Expr]:
         """Row and column in the tile of a warp's piece."""
@@ -157,22 +165,24 @@ class _Rows:
     def asked_for(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
         """Start to read the epilogue operands of a part."""
         place, turn = _Place.fresh(), build.size_var("turn")
+        row, column = self._nearest(place)
         reads: list[s.Stmt] = []
         for fetch in self.stored.fetches:
             if fetch.target in self.ahead:
-                start = place.row * fetch.source.row_stride + place.column
+                start = row * fetch.source.row_stride + column
                 reads += self._reads(self.ahead[fetch.target], (slot, turn), fetch.source, start)
         return (
             _unrolled(turn, self.turns, self._at(place, piece, panel, turn, build.seq(reads))) if reads else s.Seq(())
         )
 
     def written(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
-        """Map and write a part that is inside."""
+        """Map a part, and write what of it is inside."""
         place, turn = _Place.fresh(), build.size_var("turn")
         return _unrolled(turn, self.turns, self._at(place, piece, panel, turn, self._whole(place, slot, turn)))
 
     def written_one_by_one(self, piece: Expr, panel: Expr) -> s.Stmt:
-        """Map and write those elements of a part that are inside: a rare case, for which there is little code."""
+        """Map and write those elements of a part that are inside, where chunks are cut: a rare case, for which there is
+        little code."""
         layout, target, place = self.layout, self.node.target, _Place.fresh()
         turn = build.size_var("turn")
         body = s.If(place.column < target.columns, self._one(place))
@@ -227,20 +237,22 @@ class _Rows:
             at = self.first + layout.offset(place.staged_row, place.staged_column + n)
             stmts.append(s.Store(total, (build.index(n),), build.load(self.staging, at, lanes=layout.chunk)))
         elements: dict[RTile, Expr] = {tile: build.load(total, lane)}
+        target, column = self.node.target, self._nearest(place)[1]
         for fetch in self.stored.fetches:
             array = self.ahead.get(fetch.target)
             if array is not None:
                 elements[fetch.target] = build.load(array, slot, turn, lane)
                 continue
             array = _registers(fetch.target.name, fetch.target, self.chunk)
-            start = fetch.row * fetch.source.row_stride + place.column
+            start = fetch.row * fetch.source.row_stride + column
             stmts += [s.Declare(array), *self._reads(array, (), fetch.source, start)]
             elements[fetch.target] = build.load(array, lane)
         made = _registers("made", self.node.source, self.chunk)
         compute = s.Store(made, (lane,), self._value(elements, place, lane))
-        to = place.row * self.node.target.row_stride + place.column
-        store = s.Store(self.node.target.pointer, (to,), build.load(made, 0, lanes=self.chunk))
-        return build.seq([*stmts, s.Declare(made), _unrolled(lane, self.chunk, compute), store])
+        to = place.row * target.row_stride + place.column
+        store = s.Store(target.pointer, (to,), build.load(made, 0, lanes=self.chunk))
+        is_inside = build.logical_and(place.row < target.rows, place.column < target.columns)
+        return build.seq([*stmts, s.Declare(made), _unrolled(lane, self.chunk, compute), s.If(is_inside, store)])
 
     def _one(self, place: _Place) -> s.Stmt:
         """A single element."""
