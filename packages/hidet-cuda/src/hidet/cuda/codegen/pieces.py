@@ -93,6 +93,14 @@ __device__ __forceinline__ float quotient(float a, float b) {
   return r;
 }"""
 
+_ONE_PLUS_TANH = """// 2 / (1 + e^(-2a)), which has all digits where tanh is near -1.
+__device__ __forceinline__ float one_plus_tanh(float a) {
+  float q, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(q) : "f"(a * -2.8853900817779268f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + q));
+  return 2.0f * r;
+}"""
+
 _MIN_MAX = """// NaN where one is NaN.
 __device__ __forceinline__ float min_nan(float a, float b) {
   float r;
@@ -155,6 +163,7 @@ PIECES: dict[str, Piece] = {
         Piece("truncate", _TRUNCATE),
         Piece("tf32", _TF32),
         Piece("one_plus_erf", one_plus_erf()),
+        Piece("one_plus_tanh", _ONE_PLUS_TANH),
         Piece("shared_address", _SHARED_ADDRESS),
         Piece("store_words", _STORE_WORDS, ("lanes", "bits_as", "shared_address")),
     ),

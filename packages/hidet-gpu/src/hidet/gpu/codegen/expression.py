@@ -210,15 +210,16 @@ class ExpressionEmitter:
             return self.lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
         if dtype.is_int and op in ("floordiv", "mod") and is_natural(a, self.naturals) and is_positive(b):
             return self.lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
-        if isinstance(a, e.Unary) and (op, a.op, dtype) == ("add", "erf", dtypes.f32) and self._has_erf(b):
-            self.prelude.use("one_plus_erf")
-            return self.lanewise(node, (a.a,), lambda x: call("one_plus_erf", x))
+        if isinstance(a, e.Unary) and (op, dtype) == ("add", dtypes.f32) and self._is_plus_one(a, b):
+            piece = f"one_plus_{a.op}"
+            self.prelude.use(piece)
+            return self.lanewise(node, (a.a,), lambda x: call(piece, x))
         wraps = dtype.is_int and (self.wraps(a) or self.wraps(b))
         return self.lanewise(node, (a, b), lambda x, y: spell_binary(self.prelude, op, dtype, x, y, wraps=wraps))
 
-    def _has_erf(self, added: e.Expr) -> bool:
-        """Whether erf and what is added to it are one function."""
-        return isinstance(added, e.Const) and added.value == 1 and self.prelude.has("one_plus_erf")
+    def _is_plus_one(self, a: e.Unary, added: e.Expr) -> bool:
+        """Whether a function of the library and 1, which is added to it, are one function of the dialect."""
+        return isinstance(added, e.Const) and added.value == 1 and self.prelude.has(f"one_plus_{a.op}")
 
     def _by_constant(self, op: str, a: e.Expr, value: int) -> Text | None:
         """Shifts and divisions by constants in their simplest form; None for other operations."""
