@@ -67,6 +67,21 @@ def test_a_kernel_waits_before_anything_else_and_lets_the_next_one_start() -> No
     assert structural_hash(overlapped_launches(made)) == structural_hash(made)
 
 
+def test_barriers_and_maps_are_made_ready_before_the_wait() -> None:
+    x = """
+    barriers: u64[2] @ shared
+    if call("gpu.thread_idx.x", type=i32) == 0:
+        call("cuda.barrier_init", address(barriers, 0), 1, type=None)
+    call("gpu.syncthreads", type=None)
+"""
+    text = print_module(overlapped_launches(module(before=x.lstrip("\n"))))
+    begun, wait, store = (text.index(part) for part in ("gpu.syncthreads", "cuda.grid_dependency_wait", "x[i] = 1.0"))
+    assert begun < wait < store
+    # What is read in between has to be waited for.
+    text = print_module(overlapped_launches(module(before="    y: f32 = x[0]\n" + x.lstrip("\n"))))
+    assert text.index("cuda.grid_dependency_wait") < text.index("y: f32") < text.index("gpu.syncthreads")
+
+
 def test_nothing_allows_loads_before_the_wait() -> None:
     # Through pointers that promise not to overlap, a compiler may read before a statement that writes any memory.
     (source,) = CudaTarget("sm_90a").sources(overlapped_launches(module()))
