@@ -19,7 +19,7 @@ from hidet.cuda.schedules.tiling import (
 )
 from hidet.dims import Dim
 from hidet.errors import ShapeError
-from hidet.gpu.schedules.matmul import scratch_of
+from hidet.gpu.schedules.matmul import epilogue_instructions, scratch_of
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -85,7 +85,7 @@ def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, param
     for calls of few rows."""
     tilings = [replace(params, others=()), *params.others]
     batch, m, n, k = (builder.size(extent) for extent in (product.batch, product.m, product.n, product.k))
-    extents = CallExtents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
+    extents = CallExtents(batch, m, n, k, product.a.tensor.type.dtype.nbytes, epilogue_instructions(product))
     stmts: list[Stmt] = []
     times: list[Var] = []
     launches: list[Stmt] = []

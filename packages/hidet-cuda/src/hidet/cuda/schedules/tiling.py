@@ -60,6 +60,7 @@ WARP_SPECIALIZED_TILES = (
     _tiles(128, 192, 5),
     _tiles(128, 160, 5),
     _tiles(128, 32, 4),
+    _tiles(128, 128, 3),
 )
 """For warp-specialized kernels (`hidet.cuda.tile.pipeline`): many stages for a block alone, few for two at once.
 64 along k is a row of 128 bytes, the widest swizzle."""
@@ -120,6 +121,8 @@ _SPECIALIZED_START = 5100
 _SPECIALIZED_END = 920
 """From the last product of a tile to the next one's first: results are staged and stored."""
 _SPECIALIZED_THREADS = 160
+_INSTRUCTIONS = 128
+"""Of an epilogue, those that a multiprocessor issues in a cycle, counted by elements."""
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
 
@@ -205,7 +208,7 @@ def _cycles(
     added = sum_cycles(extents, splits) if tiling.is_split else 0
     if is_warp_specialized:
         read = ratio(nbytes * extents.batch * (extents.m + extents.n) * extents.k, _MEMORY_BYTES * speed.memory)
-        computed = _warp_specialized_cycles(tiles, steps, own, target, speed)
+        computed = _warp_specialized_cycles(tiles, steps, own, extents.epilogue, target, speed)
         overlapped = largest(computed, read) + ratio(smallest(computed, read), _HIDDEN)
         return _SPECIALIZED_START + overlapped + added
     resident = smallest(own, _resident(tiles, target))
@@ -218,14 +221,24 @@ def _cycles(
     return START + ceil_ratio(own, resident) * (steps * largest(step, least) + START) + added
 
 
-def _warp_specialized_cycles(tiles: MatmulTiles, steps: Amount, own: Amount, target: GpuTarget, speed: Speed) -> Amount:
-    """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel."""
+def _warp_specialized_cycles(
+    tiles: MatmulTiles, steps: Amount, own: Amount, epilogue: int, target: GpuTarget, speed: Speed
+) -> Amount:
+    """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel. epilogue: as in `Extents`."""
     loaded = (tiles.m + tiles.n) * tiles.k * 2
     resident = smallest(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
     alone = max(_SPECIALIZED_STEP, _DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / (_SPECIALIZED_PRODUCTS * speed.products)
     step = largest(ratio(alone, resident), loaded / (_SPECIALIZED_BYTES * speed.cache), multiplied)
-    return own * steps * step + ceil_ratio(own, resident) * _SPECIALIZED_END
+    products, finish = own * steps * step, tiles.m * tiles.n * epilogue // _INSTRUCTIONS
+    # A block's epilogue runs beside the products of others; with none beside it, matrix units wait for it.
+    finished = largest(products, own * finish) + finish if _hides_epilogues(tiles, target) else products + own * finish
+    return finished + ceil_ratio(own, resident) * _SPECIALIZED_END
+
+
+def _hides_epilogues(tiles: MatmulTiles, target: GpuTarget) -> bool:
+    """Whether a multiprocessor holds two blocks of a warp-specialized kernel."""
+    return resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target) > 1
 
 
 def streaming_cycles(extents: Extents, speed: Speed) -> float:

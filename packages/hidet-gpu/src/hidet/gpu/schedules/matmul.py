@@ -25,7 +25,10 @@ from hidet.gpu.schedules.tiling import (
     steps_over,
 )
 from hidet.gpu.tile.templates.matmul import MatmulTiles
-from hidet.ir.expr import Var
+from hidet.ir.expr import Binary, Load, Unary, Var
+from hidet.ir.node import IRNode
+from hidet.ir.scalar_ops import UNARY_OPS
+from hidet.ir.visit import walk
 from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.space import Space
@@ -38,6 +41,8 @@ LONGEST_SUM = 512
 """Products of f32 that are summed one after the other. Libraries sum in blocks, and errors grow with what is summed
 at a time: for 2880 products at a time they are 2.6 times those of torch on a processor."""
 _PARTIAL_BYTES = 64 << 20
+_FUNCTION_INSTRUCTIONS, _QUOTIENT_INSTRUCTIONS, _LOAD_INSTRUCTIONS = 12, 6, 2
+"""Of a function of the library, of a quotient, and of what is read and converted."""
 """Of partial sums, for the sake of digits alone."""
 _WIDE_BY_REDUCTION = 128
 """Results for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
@@ -122,7 +127,20 @@ def is_small(product: Product, results: int) -> bool:
 def extents_of(product: Product) -> Extents:
     """What models know of a product."""
     batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
-    return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
+    return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes, epilogue_instructions(product))
+
+
+def epilogue_instructions(product: Product) -> int:
+    """About how many instructions make an element of the result of a sum."""
+    return sum(map(_instructions, dict.fromkeys(walk(product.value))))
+
+
+def _instructions(node: IRNode) -> int:
+    if isinstance(node, Unary):
+        return _FUNCTION_INSTRUCTIONS if UNARY_OPS[node.op].is_costly else 1
+    if isinstance(node, Binary):
+        return _QUOTIENT_INSTRUCTIONS if node.op == "div" else int(node.dtype.is_float)
+    return _LOAD_INSTRUCTIONS if isinstance(node, Load) else 0
 
 
 def scratch_of(builder: ProgramBuilder, product: Product, splits: Dim) -> Var | None:

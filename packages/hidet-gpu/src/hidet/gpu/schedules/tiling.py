@@ -46,13 +46,17 @@ _CLOSE = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols."""
+    """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols.
+
+    epilogue: instructions for an element of the result beyond those that store it.
+    """
 
     batch: int
     m: int
     n: int
     k: int
     nbytes: int
+    epilogue: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +68,7 @@ class CallExtents:
     n: Expr
     k: Expr
     nbytes: int
+    epilogue: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Var
 
 # Elements of the result a thread up to which there are registers for epilogue operands, and in blocks of at least
-# _MANY_WARPS, which share a multiprocessor with no other, for rows.
-_OPERAND_ELEMENTS, _OPERAND_ROW_ELEMENTS, _MANY_WARPS = 48, 64, 8
+# _MANY_WARPS, which share a multiprocessor with few others, for rows.
+_OPERAND_ELEMENTS, _OPERAND_ROW_ELEMENTS, _MANY_WARPS = 48, 128, 8
 
 
 @dataclass(frozen=True, slots=True)
