@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
@@ -135,36 +136,95 @@ def _write(
 def _read(
     node: Store, staging: Expr, first: Expr, layout: SharedLayout, part: tuple[Expr, Expr], threads: Threads
 ) -> s.Stmt:
+    """Write what a warp has staged. Where the matrix has whole chunks, a lane reads all of its own before it writes the
+    first one, and none is cut at the matrix's end: all warps go the same way."""
     target, nbytes = node.target, node.target.dtype.nbytes
     chunk = min(target.align, CHUNK_BYTES) // nbytes
-    per_row = layout.columns // chunk
-    total = layout.rows * per_row
-    turn, number, at = (build.size_var(name) for name in ("turn", "number", "at"))
-    row, column, to, i = (build.size_var(name) for name in ("row", "column", "to", "i"))
-    rows, columns = (
-        extent // count for extent, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
-    )
-    single = s.Store(target.pointer, (to + i,), build.load(staging, at + i))
-    ends = s.For(i, build.index(0), build.index(chunk), s.If(column + i < target.columns, single))
-    store = s.Store(target.pointer, (to,), build.load(staging, at, lanes=chunk))
-    inside = s.If(column + chunk <= target.columns, store, ends if chunk > 1 else None)
-    own_row = threads.warp_row * rows + part[0] * PIECE_ROWS + number // per_row
-    own_column = threads.warp_column * columns + part[1] * layout.columns + number % per_row * chunk
-    body: s.Stmt = build.seq(
-        [
-            s.Declare(row, node.row + own_row),
-            s.Declare(column, node.column + own_column),
-            s.Declare(at, first + layout.offset(number // per_row, number % per_row * chunk)),
-            s.Declare(to, row * target.row_stride + column),
-            s.If(row < target.rows, inside),
-        ]
-    )
-    if total % WARP:
-        body = s.If(number < total, body)
-    body = build.seq([s.Declare(number, turn * WARP + threads.lane), body])
-    turns = -(-total // WARP)
-    # Many small parts are written one after the other: there are no registers for all their places.
-    return s.For(turn, build.index(0), build.index(turns), body, kind="unroll" if turns <= _MOST_TURNS else "serial")
+    turns = -(-layout.rows * layout.columns // chunk // WARP)
+    chunks = _Chunks(node, staging, first, layout, part, threads, chunk)
+    shape = (build.index(turns), build.index(chunk))
+    held = Var("held", BufferType(target.dtype, shape, None, "register"))
+    turn, again = build.size_var("turn"), build.size_var("turn")
+    if turns > _MOST_TURNS:
+        # Many small parts are written one after the other: there are no registers for all their places.
+        return s.For(turn, build.index(0), build.index(turns), chunks.cut(turn))
+    read = chunks.at(turn, lambda place: s.Store(held, (turn, build.index(0)), chunks.load(place)))
+    write = chunks.at(again, lambda place: chunks.whole(place, build.load(held, again, 0, lanes=chunk)))
+    whole = build.seq([s.Declare(held), _unrolled(turn, turns, read), _unrolled(again, turns, write)])
+    third = build.size_var("turn")
+    cut = _unrolled(third, turns, chunks.cut(third))
+    return whole if chunk == 1 else s.If(build.equal(target.columns % chunk, 0), whole, cut)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """Row and column of a chunk in the matrix, where it is staged, and where it is written to."""
+
+    row: Var
+    column: Var
+    staged: Var
+    to: Var
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chunks:
+    """The neighbours, `chunk` of them, that a lane writes in each of its turns."""
+
+    node: Store
+    staging: Expr
+    first: Expr
+    layout: SharedLayout
+    part: tuple[Expr, Expr]
+    threads: Threads
+    chunk: int
+
+    def at(self, turn: Expr, body: Callable[[_Place], s.Stmt]) -> s.Stmt:
+        """`body` at the lane's chunk of a turn."""
+        node, layout, threads = self.node, self.layout, self.threads
+        per_row, (piece, panel) = layout.columns // self.chunk, self.part
+        rows, columns = (n // m for n, m in zip((node.source.rows, node.source.columns), threads.warps, strict=True))
+        number = build.size_var("number")
+        row, column = number // per_row, number % per_row * self.chunk
+        place = _Place(*map(build.size_var, ("row", "column", "at", "to")))
+        stmt: s.Stmt = build.seq(
+            [
+                s.Declare(place.row, node.row + (threads.warp_row * rows + piece * PIECE_ROWS + row)),
+                s.Declare(
+                    place.column, node.column + (threads.warp_column * columns + panel * layout.columns + column)
+                ),
+                s.Declare(place.staged, self.first + layout.offset(row, column)),
+                s.Declare(place.to, place.row * node.target.row_stride + place.column),
+                body(place),
+            ]
+        )
+        count = layout.rows * per_row
+        return build.seq(
+            [s.Declare(number, turn * WARP + threads.lane), s.If(number < count, stmt) if count % WARP else stmt]
+        )
+
+    def load(self, place: _Place) -> Expr:
+        """What is staged of a chunk."""
+        return build.load(self.staging, place.staged, lanes=self.chunk)
+
+    def whole(self, place: _Place, value: Expr) -> s.Stmt:
+        """Write a chunk that is inside of the matrix, or outside, as a whole."""
+        target = self.node.target
+        is_inside = build.logical_and(place.row < target.rows, place.column < target.columns)
+        return s.If(is_inside, s.Store(target.pointer, (place.to,), value))
+
+    def cut(self, turn: Expr) -> s.Stmt:
+        """Write a chunk, of which the matrix may end in between."""
+        target, i = self.node.target, build.size_var("i")
+
+        def write(place: _Place) -> s.Stmt:
+            single = s.Store(target.pointer, (place.to + i,), build.load(self.staging, place.staged + i))
+            one = s.If(place.column + i < target.columns, single)
+            ends = s.For(i, build.index(0), build.index(self.chunk), one) if self.chunk > 1 else None
+            store = s.Store(target.pointer, (place.to,), self.load(place))
+            is_whole = place.column + self.chunk <= target.columns
+            return s.If(place.row < target.rows, s.If(is_whole, store, ends))
+
+        return self.at(turn, write)
 
 
 def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
