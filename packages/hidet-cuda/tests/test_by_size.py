@@ -78,11 +78,11 @@ def _only(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "sizes"), [(LAYER, {"m": 70}), (CONVOLUTION, {"n": 2, "h": 5, "w": 7})])
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(6))
 def test_every_kernel_that_a_call_may_take_is_right(
     text: str, sizes: dict[str, int], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(tilings(text)) == 5
+    assert len(tilings(text)) == 6
     _only(monkeypatch, number)
     assert_right(text, "cuda.matmul", 1e-2, sizes=sizes, arch="sm_90a")
 

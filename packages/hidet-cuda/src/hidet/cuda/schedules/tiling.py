@@ -60,7 +60,9 @@ WARP_SPECIALIZED_TILES = (
     _tiles(128, 192, 5),
     _tiles(128, 160, 5),
     _tiles(128, 32, 4),
-    _tiles(128, 128, 3),
+    _tiles(128, 240, 4),
+    _tiles(128, 224, 4),
+    _tiles(128, 144, 6),
 )
 """For warp-specialized kernels (`hidet.cuda.tile.pipeline`): many stages for a block alone, few for two at once.
 64 along k is a row of 128 bytes, the widest swizzle."""
@@ -105,24 +107,25 @@ _SINGLE_BYTES, _SINGLE_STEP = 10, 2700
 """Bytes a cycle that are copied one element at a time, and a step of that: its reads are waited for."""
 _COPY = 4500
 """A kernel that copies."""
-_SPECIALIZED_PRODUCTS = 1560
-"""Multiplications a cycle by warp groups in tiles of many columns, of an H100 that its power slows down."""
-_LEFT_COLUMNS = 19
+_SPECIALIZED_PRODUCTS = 2300
+"""Multiplications a cycle by warp groups in tiles of many columns."""
+_LEFT_COLUMNS = 4
 """Columns that a step multiplies in the time that it takes for the left operand, whatever their number."""
-_SPECIALIZED_BYTES = 49
-"""Bytes a cycle from the second-level cache by TMA."""
-_SPECIALIZED_STEP = 315
-"""A step of one block alone: products that wait for each other."""
+_SPECIALIZED_BYTES = 7100
+"""Bytes a cycle from the second-level cache by TMA, by the whole device."""
+_SPECIALIZED_STEP, _SPECIALIZED_DELAY = 240, 1770
+"""A step of one block alone: products that wait for each other; and from the start of a copy until its bytes are there,
+which as many steps as there are stages share."""
+_SPECIALIZED_READ = 2100
+"""Bytes a cycle from memory by TMA, by the whole device."""
 _MEMORY_BYTES = 1300
-"""Bytes a cycle from memory by the whole device."""
-_HIDDEN = 8
-"""What takes less time, reading or multiplying, is hidden behind the other but for one part of so many."""
-_SPECIALIZED_START = 5100
-_SPECIALIZED_END = 920
-"""From the last product of a tile to the next one's first: results are staged and stored."""
+"""Bytes a cycle from memory by the whole device, by threads."""
+_SPECIALIZED_START, _SPECIALIZED_END = 5350, 270
+"""Until a block has its first tiles and the device has stored its last ones; and between two tiles."""
+_STORE, _INSTRUCTIONS = 28, 128
+"""What storing an element of a result takes beside instructions of its epilogue, and those that a multiprocessor issues
+in a cycle, counted by elements. Stores of all blocks come at once, and memory takes them no faster."""
 _SPECIALIZED_THREADS = 160
-_INSTRUCTIONS = 128
-"""Of an epilogue, those that a multiprocessor issues in a cycle, counted by elements."""
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
 
@@ -207,9 +210,11 @@ def _cycles(
     own = largest(1, ceil_ratio(blocks, target.multiprocessors))
     added = sum_cycles(extents, splits) if tiling.is_split else 0
     if is_warp_specialized:
-        read = ratio(nbytes * extents.batch * (extents.m + extents.n) * extents.k, _MEMORY_BYTES * speed.memory)
-        computed = _warp_specialized_cycles(tiles, steps, own, extents.epilogue, target, speed)
-        overlapped = largest(computed, read) + ratio(smallest(computed, read), _HIDDEN)
+        read = ratio(nbytes * extents.batch * (extents.m + extents.n) * extents.k, _SPECIALIZED_READ * speed.memory)
+        at_once = smallest(blocks, target.multiprocessors)
+        computed = _warp_specialized_cycles(tiles, steps, own, at_once, extents.epilogue, target, speed)
+        # Half of whichever is shorter, reading or multiplying, is hidden.
+        overlapped = largest(computed, read) + ratio(smallest(computed, read), 2)
         return _SPECIALIZED_START + overlapped + added
     resident = smallest(own, _resident(tiles, target))
     kind = (tiles.m, tiles.n, tiles.k, tiles.warps)
@@ -222,23 +227,19 @@ def _cycles(
 
 
 def _warp_specialized_cycles(
-    tiles: MatmulTiles, steps: Amount, own: Amount, epilogue: int, target: GpuTarget, speed: Speed
+    tiles: MatmulTiles, steps: Amount, own: Amount, at_once: Amount, epilogue: int, target: GpuTarget, speed: Speed
 ) -> Amount:
-    """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel. epilogue: as in `Extents`."""
+    """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel. at_once: multiprocessors that work.
+    epilogue: as in `Extents`."""
     loaded = (tiles.m + tiles.n) * tiles.k * 2
     resident = smallest(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
-    alone = max(_SPECIALIZED_STEP, _DELAY / tiles.stages)
+    alone = max(_SPECIALIZED_STEP, _SPECIALIZED_DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / (_SPECIALIZED_PRODUCTS * speed.products)
-    step = largest(ratio(alone, resident), loaded / (_SPECIALIZED_BYTES * speed.cache), multiplied)
-    products, finish = own * steps * step, tiles.m * tiles.n * epilogue // _INSTRUCTIONS
-    # A block's epilogue runs beside the products of others; with none beside it, matrix units wait for it.
-    finished = largest(products, own * finish) + finish if _hides_epilogues(tiles, target) else products + own * finish
-    return finished + ceil_ratio(own, resident) * _SPECIALIZED_END
-
-
-def _hides_epilogues(tiles: MatmulTiles, target: GpuTarget) -> bool:
-    """Whether a multiprocessor holds two blocks of a warp-specialized kernel."""
-    return resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target) > 1
+    step = largest(
+        ratio(alone, resident), ratio(at_once * loaded, _SPECIALIZED_BYTES * speed.cache), ratio(multiplied, 1)
+    )
+    finish = tiles.m * tiles.n * (_STORE + epilogue) // _INSTRUCTIONS
+    return own * (steps * step + finish) + ceil_ratio(own, resident) * _SPECIALIZED_END
 
 
 def streaming_cycles(extents: Extents, speed: Speed) -> float:
