@@ -15,7 +15,9 @@ from hidet.schedule.select import ScheduledTask
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution with channels last. size: of the images; taps: of the filter; symbols: names for extents of x."""
+    """A convolution with channels last. size: of the images; taps: of the filter; symbols: names for extents of x;
+    added: what is added to the result, "image" or for each image and filter a number, "time"; made: where its channels
+    lie, "last" or "first"."""
 
     images: int
     channels: int
@@ -28,6 +30,8 @@ class Conv:
     groups: int = 1
     dtype: str = "f16"
     symbols: tuple[str, ...] = ()
+    added: str = ""
+    made: str = "last"
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -47,13 +51,20 @@ class Conv:
         lead = "".join(f"symbol {name}: 1.. hint 4\n" for name in self.symbols)
         x = _type(self.dtype, extents[0], str(self.channels), extents[1:])
         y = _type(self.dtype, made[0], str(self.filters), made[1:])
+        if self.made == "first":
+            y = y.partition("{")[0]
         inner = self.channels // self.groups
         f = _type(self.dtype, str(self.filters), str(inner), list(map(str, self.taps)))
         pads = [list(pair) for pair in self.pairs]
         steps, spreads = [self.step] * len(self.size), [self.spread] * len(self.size)
         attrs = f"stride={steps}, padding={pads}, dilation={spreads}, groups={self.groups}"
         attrs += ', fp32_precision="tf32"' if self.dtype == "f32" else ""
-        return f"{lead}graph g(%x: {x}, %f: {f}):\n  %0: {y} = conv(%x, %f, {attrs})\n  return %0\n"
+        if not self.added:
+            return f"{lead}graph g(%x: {x}, %f: {f}):\n  %0: {y} = conv(%x, %f, {attrs})\n  return %0\n"
+        ones = ", ".join(["1"] * len(self.size))
+        other = {"image": y, "time": f"{self.dtype}[{made[0]}, {self.filters}, {ones}]"}[self.added]
+        conv = f"%0: {y} = conv(%x, %f, {attrs})\n  %1: {y} = add(%0, %other)"
+        return f"{lead}graph g(%x: {x}, %f: {f}, %other: {other}):\n  {conv}\n  return %1\n"
 
 
 def _type(dtype: str, first: str, channels: str, space: list[str]) -> str:
@@ -90,6 +101,15 @@ COPIED = {
     "bf16": Conv(2, 64, (5, 7), (3, 3), dtype="bf16"),
     "rounded": Conv(2, 32, (5, 7), (3, 1), dtype="f32"),
     "many pixels": Conv(3, 64, (14, 14), (3, 3), filters=130),
+    "an image added": Conv(3, 64, (5, 7), (3, 3), added="image"),
+    "a number added for each image and filter": Conv(3, 64, (5, 7), (3, 3), added="time"),
+    "such a number, strided": Conv(3, 128, (15, 14), (3, 3), step=2, added="time", filters=72),
+    "such a number, in lines": Conv(4, 64, (35,), (3,), added="time"),
+    "channels first": Conv(3, 64, (5, 7), (3, 3), made="first"),
+    "channels first, few filters": Conv(2, 128, (9, 11), (3, 3), made="first", filters=4),
+    "channels first, volumes": Conv(2, 64, (3, 4, 5), (3, 3, 3), made="first", added="time"),
+    "channels first, rounded": Conv(2, 32, (5, 8), (3, 1), dtype="f32", made="first"),
+    "channels first, split": Conv(2, 320, (5, 8), (3, 3), made="first", filters=3),
 }
 
 
@@ -102,6 +122,8 @@ def test_columns_of_pixels_are_copied_by_tma(conv: Conv) -> None:
 SYMBOLIC = {
     "images": Conv(2, 64, (5, 7), (3, 3), symbols=("n",)),
     "images and sides": Conv(2, 64, (5, 7), (3, 3), symbols=("n", "h", "w")),
+    "images, to which numbers are added": Conv(2, 64, (5, 7), (3, 3), symbols=("n",), added="time"),
+    "images and sides, channels first": Conv(2, 64, (5, 7), (3, 3), symbols=("n", "h", "w"), made="first"),
 }
 
 
@@ -128,5 +150,11 @@ def test_threads_copy_what_no_tensor_map_describes(conv: Conv) -> None:
 
 
 def test_kernels_that_copy_pixels_compile_without_spills() -> None:
-    for conv in (COPIED["three by three"], COPIED["volumes"], Conv(32, 256, (56, 56), (3, 3), filters=256)):
+    for conv in (
+        COPIED["three by three"],
+        COPIED["volumes"],
+        Conv(32, 256, (56, 56), (3, 3), filters=256),
+        Conv(2, 960, (64, 64), (3, 3), filters=320, added="time"),
+        Conv(2, 320, (64, 64), (3, 3), filters=4, made="first"),
+    ):
         assert_compiles(conv.text, "sm_90a")

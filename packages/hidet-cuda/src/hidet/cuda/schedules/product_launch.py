@@ -48,8 +48,9 @@ class MatrixUnitLaunches:
         conditions = [] if known is None else [known]
         if launches.tiling.is_warp_specialized:
             # There is no tensor map of a matrix or an image without elements, which filters may see around it.
-            space = product.a.axes if isinstance(product.a, PatchOperand) else ()
-            mapped = [size for size in (product.k, *(axis.extent for axis in space)) if not dims.prove_le(1, size)]
+            images = [operand for operand in (product.a, product.b) if isinstance(operand, PatchOperand)]
+            space = [axis.extent for image in images for axis in image.axes]
+            mapped = [size for size in (product.k, *space) if not dims.prove_le(1, size)]
             conditions += [launches.builder.size(size) > 0 for size in mapped]
         return build.logical_and(*conditions) if conditions else None
 

@@ -87,7 +87,8 @@ def _has_pixel_columns(operand: PatchOperand) -> bool:
     step are of one tap, and where lines of pixels begin and end fits what a tensor map has for that."""
     bits = _CORNER_BITS.get(len(operand.axes))
     per_step = WARP_SPECIALIZED_TILES[0].k * 2 // operand.tensor.type.dtype.nbytes
-    if bits is None or operand.is_transposed or any(stride != 0 for stride in operand.batch_strides):
+    is_apart = operand.is_of_one_image or all(stride == 0 for stride in operand.batch_strides)
+    if bits is None or not is_apart:
         return False
     if dims.divisibility(operand.channels) % per_step:
         return False

@@ -112,7 +112,7 @@ class PixelMap:
         last = [(axis.results - 1) * axis.step - axis.before for axis in space]
         upper = tuple(given(place - (axis.extent - 1)) for place, axis in zip(last, space, strict=True))
         return MapRequest(
-            _as_tile(self.tile, self.source, given(self.source.pointer)),
+            _as_tile(self.tile, self.source, given(patches.pointer)),
             tuple(map(given, (patches.channels, *(axis.extent for axis in space), patches.images))),
             tuple(given(stride) * nbytes for stride in (*(axis.stride for axis in space), patches.image_stride)),
             (_panel_columns(self.tile),),
@@ -129,7 +129,7 @@ class PixelMap:
             rest = Var("rest", dtypes.i32)
             stmts += [s.Declare(rest, number // results), s.Declare(origin, (number - rest * results) * step - before)]
             number = rest
-        return [*stmts, s.Declare(self.image, number)]
+        return [*stmts, s.Declare(self.image, build.cast(self.patches.first, dtypes.i32) + number)]
 
     def copies(self, load: Load, places: Sequence[Expr], barrier: Expr) -> list[s.Stmt]:
         """As those of `MatrixMap`."""

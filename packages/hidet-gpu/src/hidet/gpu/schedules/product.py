@@ -99,6 +99,11 @@ class PatchOperand:
         )
 
     @property
+    def is_of_one_image(self) -> bool:
+        """Whether each product has the next one of the tensor's images."""
+        return self.images == 1 and self.batch_strides == (self.image_stride,)
+
+    @property
     def unproven_sizes(self) -> tuple[Dim, ...]:
         """Sizes that kernels count in 32 bits where they are at most SMALL, which is not known."""
         rows = dims.product([self.images, *(axis.results for axis in self.axes)])
@@ -132,7 +137,10 @@ class PatchOperand:
         channels = scope.size(self.channels, "channels")
         of_numbers = dtypes.i32 if is_small else dtypes.i64
         of_places = dtypes.i32 if is_small and self._has_small_places else dtypes.i64
-        return patches(place, images, image_stride, axes, channels, align, of_numbers=of_numbers, of_places=of_places)
+        among = (pointer, scope.size(self.tensor.type.shape[0], "images"), numbers[0]) if self.is_of_one_image else None
+        return patches(
+            place, images, image_stride, axes, channels, align, of_numbers=of_numbers, of_places=of_places, among=among
+        )
 
     @property
     def _has_small_places(self) -> bool:

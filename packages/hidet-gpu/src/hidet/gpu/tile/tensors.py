@@ -81,10 +81,13 @@ class PatchAxis:
 @dataclass(frozen=True, slots=True, eq=False)
 class Patches:
     """What a `Gathered` is made of whose rows are what a filter sees of images, a place of the filter a row, images
-    first; columns count the filter's taps, and within a tap its channels, which are neighbours in memory. image_stride:
-    elements from one image to the next."""
+    first; columns count the filter's taps, and within a tap its channels, which are neighbours in memory. pointer: to
+    `images` in memory, `image_stride` elements from one to the next. first: the image of row 0.
+    """
 
+    pointer: Expr
     images: Expr
+    first: Expr
     image_stride: Expr
     axes: tuple[PatchAxis, ...]
     channels: Expr

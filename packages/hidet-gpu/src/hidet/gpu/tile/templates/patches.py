@@ -28,13 +28,16 @@ def patches(
     *,
     of_numbers: DType,
     of_places: DType,
+    among: tuple[Expr, Expr, Expr] | None = None,
 ) -> Gathered:
     """[images * places, taps * channels] of the image at `pointer`, `image_stride` elements from one to the next.
 
     channels, taps and places are counted in this order, the last fastest: images, places by axis; taps by axis,
     channels. align: bytes that the address and all places of taps are known to be multiples of; channels of a tap are
     a multiple of it. of_numbers: i32, where numbers of rows and columns, positions in an image and distances between
-    elements of a filter's place fit, or i64; of_places: the same for places of elements.
+    elements of a filter's place fit, or i64; of_places: the same for places of elements. among: where these images are
+    some of more that lie alike, a pointer to those, their number, and which of them is the first one here; None where
+    there are no others.
     """
     rows = images * _product([axis.results for axis in axes])
     taps = _product([axis.taps for axis in axes])
@@ -49,11 +52,11 @@ def patches(
     else:
         tap, channel = build.const(0, of_numbers), build.cast(column, of_numbers)
     # Taps beyond the last one are columns beyond the last one.
-    first, others = column_values.digits(tap, [axis.taps for axis in axes[1:]])
+    outermost, others = column_values.digits(tap, [axis.taps for axis in axes[1:]])
     base, offset = build.cast(image, of_places) * build.cast(image_stride, of_places), channel
     natural, far = _unsigned(of_numbers), build.const(_FAR, of_numbers)
     inside: Expr | None = None
-    for axis, at, of in zip(axes, places, (first, *others), strict=True):
+    for axis, at, of in zip(axes, places, (outermost, *others), strict=True):
         origin = at * build.cast(axis.step, of_numbers) - build.cast(axis.before, of_numbers)
         reach = of * build.cast(axis.spread, of_numbers)
         base = base + build.cast(origin, of_places) * build.cast(axis.stride, of_places)
@@ -69,7 +72,8 @@ def patches(
     base, offset = row_values.add("base", base), column_values.add("offset", offset)
     place = build.cast(base + build.cast(offset, of_places), build.INDEX)
     by_row, by_column = tuple(row_values.pairs), tuple(column_values.pairs)
-    described = Patches(images, image_stride, tuple(axes), channels)
+    whole, count, at = among or (pointer, images, build.index(0))
+    described = Patches(whole, count, at, image_stride, tuple(axes), channels)
     return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, inside, align, described)
 
 
