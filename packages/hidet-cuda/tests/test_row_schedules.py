@@ -190,7 +190,7 @@ def test_infinite_and_undefined_elements_are_as_defined(value: float) -> None:
 FEW_LONG = {
     "softmax": same("f32[2, 70000]", "softmax(%x, axis=-1)"),
     "softmax of an odd length": same("f32[1, 40001]", "softmax(%x, axis=-1)"),
-    "layer norm": same("f16[1, 40960]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: f16[40960]", "%b: f16[40960]"),
+    "layer norm": same("f16[1, 81920]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: f16[81920]", "%b: f16[81920]"),
     "channels-last group norm": same(
         "f32[1, 16, 64, 64]{65536, 1, 1024, 16}", "group_norm(%x, %w, groups=1, eps=1e-05)", "%w: f32[16]"
     ),
@@ -204,6 +204,16 @@ def test_few_long_rows_are_worked_on_by_many_blocks(name: str) -> None:
     (step,) = schedule_text(FEW_LONG[name]).steps
     assert isinstance(step, ScheduledTask)
     assert step.program.scratch
+
+
+def test_whole_blocks_keep_long_rows_of_halves() -> None:
+    channels_last = "f16[4, 20, 64, 64]{81920, 1, 1280, 20}"
+    text = same(channels_last, "group_norm(%x, groups=2, eps=1e-05)")
+    assert_right(text, "gpu.rows", 4e-3)
+    (step,) = schedule_text(text, "sm_90a").steps
+    assert isinstance(step, ScheduledTask)
+    assert not step.program.scratch
+    assert_compiles(text, "sm_90a")
 
 
 def test_many_rows_longer_than_registers_are_read_again() -> None:

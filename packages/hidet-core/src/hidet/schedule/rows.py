@@ -105,6 +105,14 @@ class RowProgram:
         """Whether reading an element is more than one load of its type."""
         return not isinstance(self.element, Access)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether an element is one that is read, perhaps in another type."""
+        element = self.element
+        while isinstance(element, Cast):
+            element = element.a
+        return isinstance(element, Access)
+
 
 Rework = Callable[[Var, tuple[Statistic, ...], Expr], tuple[tuple[Statistic, ...], Expr]]
 

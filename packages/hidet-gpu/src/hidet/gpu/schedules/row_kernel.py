@@ -21,7 +21,7 @@ from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
-from hidet.ir.expr import Access, Cast, Const, Expr, Var
+from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
@@ -123,7 +123,7 @@ class _RowKernel:
     def _read_elements(self, k: IRBuilder) -> None:
         """Read the row into registers, if it stays there: as it lies in memory, or what is computed of that."""
         layout, program = self.layout, self.program
-        is_kept, is_plain = layout.copies > 0, _is_plain(program.element)
+        is_kept, is_plain = layout.copies > 0, program.is_plain
         copies = (layout.copies, self.copy) if is_kept and is_plain else (1, None)
         self.element_reads = self.reader.read([program.element], self.first, self.bindings, *copies)
         self.element = self.element_reads.values[0]
@@ -285,10 +285,3 @@ class _RowKernel:
     def _place(self, output: RowOutput, bindings: Mapping[Var, Expr]) -> Expr:
         """Where an element of a result lies."""
         return build.flatten([self.lowering.resolve(index, bindings) for index in output.indices], self.places[output])
-
-
-def _is_plain(element: Expr) -> bool:
-    """Whether an element is one that is read, perhaps in another type."""
-    while isinstance(element, Cast):
-        element = element.a
-    return isinstance(element, Access)

@@ -119,6 +119,13 @@ class RowLayout:
         kept = _KEPT * 4 // max(4, self.program.dtype.nbytes)
         return kept // self.lanes if self.lanes > 1 else kept // 2
 
+    @property
+    def is_held_narrow(self) -> bool:
+        """Whether registers keep neighbours as they are read, in 2 bytes at most each."""
+        program, lane_bytes = self.program, 2
+        is_packed = self.lanes * lane_bytes >= 4 and not any(statistic.stored for statistic in program.statistics)
+        return is_packed and program.is_plain and accesses(program.element)[0].dtype.nbytes <= lane_bytes
+
     def with_lanes(self, lanes: int) -> RowLayout:
         """For so many neighbours that a thread reads at once, at most; other threads are not asked for."""
         return self if lanes >= self.lanes else replace(self, lanes=lanes, wide=self.wide if lanes > 1 else ())
@@ -138,7 +145,9 @@ class RowLayout:
         """For so many threads a row, in whose registers it stays if it fits."""
         shared = replace(self, threads=threads)
         copies = -(-extent_estimate(shared.places) // shared.walkers)
-        return replace(shared, copies=copies if copies <= self.most_copies else 0)
+        # What whole blocks cannot keep is read again, from far away: rows of narrow elements may take all registers.
+        most = self.most_copies * (2 if threads >= self.most_threads and self.is_held_narrow else 1)
+        return replace(shared, copies=copies if copies <= most else 0)
 
     def rereading(self) -> RowLayout:
         """For rows of any length."""
