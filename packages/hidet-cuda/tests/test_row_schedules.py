@@ -54,6 +54,10 @@ LARGE_MEANS = {
         "f32[2, 16, 5, 4]{320, 1, 64, 16}", "group_norm(%x, groups=2, eps=0.0)"
     ),
     "group norm in steps": same("f32[1, 2, 100, 100]", "group_norm(%x, groups=1, eps=0.0)"),
+    "layer norm in steps, whose last part is shorter": same("f32[1, 40001]", "layer_norm(%x, eps=0.0)"),
+    "channels-last group norm in steps, whose last part is shorter": same(
+        "f32[1, 16, 61, 67]{65392, 1, 1072, 16}", "group_norm(%x, groups=1, eps=0.0)"
+    ),
     "variance": graph("f32[5, 100]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
     "deviation of columns": graph("f32[70, 24]", "f32[24]", "std(%x, axes=[0], keepdim=False, correction=1)"),
 }
@@ -204,6 +208,14 @@ def test_few_long_rows_are_worked_on_by_many_blocks(name: str) -> None:
     (step,) = schedule_text(FEW_LONG[name]).steps
     assert isinstance(step, ScheduledTask)
     assert step.program.scratch
+
+
+def test_a_mean_and_the_variance_about_it_are_made_of_parts_in_the_same_steps() -> None:
+    text = same("f32[1, 40000]", "layer_norm(%x, eps=1e-05)")
+    (step,) = schedule_text(text).steps
+    assert isinstance(step, ScheduledTask)
+    nodes = [node for function in step.program.module.functions for node in walk(function.body)]
+    assert len({node.kernel for node in nodes if isinstance(node, Launch)}) == 3 + 2, "of parts, of rows, of elements; parts and elements are read one by one as well"
 
 
 def test_whole_blocks_keep_long_rows_of_halves() -> None:

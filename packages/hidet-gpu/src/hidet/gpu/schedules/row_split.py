@@ -5,23 +5,26 @@
       of each row: what these reduce to          few
     for each part of a row: results of its elements
 
+A mean and the variance about it are made in the same steps: parts have means of their own.
 All steps are row programs. Parts are reduced in the order in which they lie in the row, so results are reproducible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.row_layout import SIDE, RowLayout
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
+from hidet.ir.combiner import Combiner
 from hidet.ir.expr import Expr, Var
+from hidet.ir.structural import structural_equal
 from hidet.ir.visit import substitute
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
@@ -126,18 +129,23 @@ class _Split:
         steps: list[RowStep] = []
         elements = [output for output in program.outputs if not output.per_row]
         rows = [output for output in program.outputs if output.per_row]
-        for number, statistic in enumerate(program.statistics):
-            is_last = number == len(program.statistics) - 1
+        together = _taken_together(program)
+        for number, taken in enumerate(together):
+            is_last = number == len(together) - 1
             shape = self._ordered(self.parts, self.extents)
-            parts = [self._tensor(f"parts{number}_{n}", total, shape) for n, total in enumerate(statistic.totals)]
-            steps.append(RowStep(self._of_parts(statistic, parts)))
+            made = [total for statistic in taken for total in statistic.totals]
+            # Of several, the first one's result is what the others' elements are distances from.
+            made += [statistic.variable for statistic in taken[:-1]]
+            parts = {var: self._tensor(f"parts{number}_{n}", var, shape) for n, var in enumerate(made)}
+            steps.append(RowStep(self._of_parts(taken, parts)))
             results = [replace(o, value=substitute(o.value, self.known)) for o in rows] if is_last else []
             wholes: dict[Var, Expr] = {}
-            for place, (variable, _) in enumerate(statistic.results if elements or not is_last else ()):
+            found = [variable for statistic in taken for variable, _ in statistic.results]
+            for place, variable in enumerate(found if elements or not is_last else ()):
                 whole = self._tensor(f"statistic{number}_{place}", variable, self.extents)
                 results.append(RowOutput(whole, contiguous_strides(self.extents), self.outer, variable, True))
                 wholes[variable] = whole[self.outer]
-            steps.append(RowStep(self._of_rows(statistic, parts, results)))
+            steps.append(RowStep(self._of_rows(taken, parts, results)))
             self.known.update(wholes)
         if elements:
             steps.append(RowStep(self._of_elements(elements), self.is_there))
@@ -151,49 +159,77 @@ class _Split:
         """The axes of what is reduced from parts, so that those lie together which the next step reads together."""
         return (part, *rows) if self.layout.is_side_by_side else (*rows, part)
 
-    def _of_parts(self, statistic: Statistic, parts: Sequence[Operand]) -> RowProgram:
-        """What each part of a row reduces to."""
-        totals = statistic.totals
-        identities = statistic.combiner.identity([total.dtype for total in totals])
-        values = [
-            self._moved(substitute(value, self.known), identity)
-            for value, identity in zip(statistic.values, identities, strict=True)
-        ]
-        part = replace(
-            statistic,
-            variable=Var("part_total", totals[0].dtype),
-            value=values[0],
-            finish=totals[0],
-            stored=False,
-            beside=tuple(zip(values[1:], totals[1:], strict=True)),
-            further=(),
-        )
+    def _of_parts(self, taken: Sequence[Statistic], parts: Mapping[Var, Operand]) -> RowProgram:
+        """What each part of a row reduces to, where a statistic's result is that of the part."""
+        known = {**self.known, self.program.count: self._elements(self.part)}
+        made: list[Statistic] = []
+        for statistic in taken:
+            totals = statistic.totals
+            identities = statistic.combiner.identity([total.dtype for total in totals])
+            values = [
+                self._moved(substitute(value, self.known), identity)
+                for value, identity in zip(statistic.values, identities, strict=True)
+            ]
+            made.append(
+                replace(
+                    statistic,
+                    variable=statistic.variable if statistic.variable in parts else Var("part_total", totals[0].dtype),
+                    value=values[0],
+                    finish=substitute(statistic.finish, known) if statistic.variable in parts else totals[0],
+                    stored=False,
+                    beside=tuple(zip(values[1:], totals[1:], strict=True)),
+                    further=(),
+                )
+            )
         where = self._ordered(self.part, self.outer)
         outputs = [
-            RowOutput(tensor, contiguous_strides(tensor.shape), where, total, True)
-            for tensor, total in zip(parts, totals, strict=True)
+            RowOutput(tensor, contiguous_strides(tensor.shape), where, value, True) for value, tensor in parts.items()
         ]
-        return self._over_parts((part,), tuple(outputs))
+        return self._over_parts(tuple(made), tuple(outputs))
 
-    def _of_rows(self, statistic: Statistic, parts: Sequence[Operand], outputs: Sequence[RowOutput]) -> RowProgram:
+    def _of_rows(
+        self, taken: Sequence[Statistic], parts: Mapping[Var, Operand], outputs: Sequence[RowOutput]
+    ) -> RowProgram:
         """What the parts of each row reduce to."""
-        held, number = Var("element", parts[0].dtype), build.size_var("number")
-        first, *others = [tensor[self._ordered(number, self.outer)] for tensor in parts]
-        beside = tuple((part, total) for part, (_, total) in zip(others, statistic.beside, strict=True))
-        finish = substitute(statistic.finish, self.known)
-        further = tuple((variable, substitute(value, self.known)) for variable, value in statistic.further)
-        whole = replace(statistic, value=held, finish=finish, stored=False, beside=beside, further=further)
+        number = build.size_var("number")
+        read: dict[Var, Expr] = {var: tensor[self._ordered(number, self.outer)] for var, tensor in parts.items()}
+        element = read[taken[0].total]
+        held = Var("element", taken[0].total.dtype)
+        values: list[Sequence[Expr]] = [[held, *(read[total] for total in taken[0].totals[1:])]]
+        for statistic in taken[1:]:
+            own, whole = read[taken[0].variable], taken[0].variable
+            count = build.cast(self._elements(number), whole.dtype)
+            values.append(_about(own - whole, count, *(read[total] for total in statistic.totals)))
+        wholes = tuple(
+            replace(
+                statistic,
+                value=found[0],
+                finish=substitute(statistic.finish, self.known),
+                stored=False,
+                beside=tuple(zip(found[1:], statistic.totals[1:], strict=True)),
+                further=tuple((variable, substitute(value, self.known)) for variable, value in statistic.further),
+            )
+            for statistic, found in zip(taken, values, strict=True)
+        )
         return replace(
             self.program,
             outer=self.outer,
             outer_extents=self.extents,
             inner=(number,),
             inner_extents=(self.parts,),
-            element=first,
+            element=element,
             held=held,
-            statistics=(whole,),
+            statistics=wholes,
             outputs=tuple(outputs),
         )
+
+    def _elements(self, part: Expr) -> Expr:
+        """How many elements a part has."""
+        place = self.layout.inner.index(self.axis)
+        others = dims.product([*self.inner_extents[:place], *self.inner_extents[place + 1 :]])
+        chunk = build.index(self.inner_extents[place])
+        rest = build.index(self.layout.inner_extents[place]) - part * chunk
+        return (chunk if self.is_there is None else build.minimum(chunk, rest)) * build.index(others)
 
     def _of_elements(self, elements: Sequence[RowOutput]) -> RowProgram:
         """The results of the elements of each part."""
@@ -224,6 +260,38 @@ class _Split:
         """A value of the row for a position in a part, where there is one."""
         moved = substitute(value, {self.axis: self.place})
         return moved if self.is_there is None else build.select(self.is_there, moved, otherwise)
+
+
+def _taken_together(program: RowProgram) -> list[tuple[Statistic, ...]]:
+    """The statistics, each in steps of its own, but for one whose elements are distances from a result of the row:
+    what it is of a part's elements about the part's own result, tells what it is about that of the row (`_about`)."""
+    if len(program.statistics) != 2:
+        return [(statistic,) for statistic in program.statistics]
+    first, second = program.statistics
+    is_single = not first.further and not first.beside and not any(s.stored or s.function for s in (first, second))
+    away = program.held - first.variable
+    if is_single and _are_equal(program, second.values, (away, away * away)) and _sums(second.combiner):
+        return [(first, second)]
+    return [(first,), (second,)]
+
+
+def _are_equal(program: RowProgram, found: Sequence[Expr], wanted: Sequence[Expr]) -> bool:
+    """Whether expressions are the same of the same variables."""
+    lead = (program.held, *(statistic.variable for statistic in program.statistics))
+    return structural_equal((*lead, *found), (*lead, *wanted))
+
+
+def _sums(combiner: Combiner) -> bool:
+    """Whether a combiner of two adds both."""
+    olds, news = ([Var(name, dtypes.f32) for name in names] for names in ("ab", "cd"))
+    sums = [old + new for old, new in zip(olds, news, strict=True)]
+    return structural_equal((*olds, *news, *combiner.combine(olds, news)), (*olds, *news, *sums))
+
+
+def _about(away: Expr, count: Expr, total: Expr, squares: Expr) -> tuple[Expr, Expr]:
+    """The sums of distances and of their squares about a place, of `count` elements that have these about another one
+    `away` from it."""
+    return total + count * away, squares + (total + total + count * away) * away
 
 
 def _with(extents: Sequence[Dim], axes: Sequence[Var], axis: Var, extent: Dim) -> tuple[Dim, ...]:
