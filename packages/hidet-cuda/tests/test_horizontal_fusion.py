@@ -54,8 +54,21 @@ def test_filters_of_an_odd_number_of_channels_are_copied_element_by_element() ->
     assert_right(filters(4, 6, channels=7), "gpu.elementwise", 0)
 
 
-def test_neighbours_are_written_16_bytes_at_once_though_they_are_read_apart() -> None:
+def test_filters_are_read_and_written_16_bytes_at_once() -> None:
     wide, narrow = sources_of(filters(64, 128, channels=64))
+    reads = [line for line in wide.splitlines() if "held + " in line and "x0" in line]
+    assert len(reads) == 9 and all("= *(Lanes<f16, 8>*)" in line for line in reads)
+    assert "store_global(result" in wide
+    assert "Lanes" not in narrow
+    assert_compiles(filters(64, 128, channels=64), "sm_90a")
+
+
+def test_neighbours_are_written_16_bytes_at_once_though_they_are_read_apart() -> None:
+    wide, narrow = sources_of(
+        filters(64, 128, channels=64).replace(
+            "param %w0: f16[64, 64, 3, 3]", "param %w0: f16[64, 64, 3, 3]{592, 9, 3, 1}"
+        )
+    )
     assert "*(Lanes<f16, 8>*)" in wide
     assert "Lanes" not in narrow
 

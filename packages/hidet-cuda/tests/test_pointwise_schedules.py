@@ -257,6 +257,25 @@ def test_transposes_are_right_and_turn_tiles_in_shared_memory(name: str) -> None
     assert all("__shared__" in source for source in sources_of(TURNED[name]))
 
 
+SHORT_AXES = {
+    "three taps of halves": graph("f16[5, 16, 3]", "f16[5, 16, 3]{48, 1, 16}", "copy(%x)"),
+    "six taps of words": graph("f32[5, 12, 2, 3]", "f32[5, 12, 2, 3]{72, 1, 36, 12}", "relu(%x)"),
+    "fifteen taps, cast": graph("f32[3, 8, 3, 5]", "f16[3, 8, 3, 5]{120, 1, 40, 8}", "cast(%x, dtype=f16)"),
+    "pixels": graph("f16[2, 7, 3, 8]", "f16[2, 7, 3, 8]{168, 24, 8, 1}", "copy(%x)"),
+    "twenty-five taps": graph("f16[3, 8, 5, 5]", "f16[3, 8, 5, 5]{200, 1, 40, 8}", "copy(%x)"),
+    "an odd number of channels": graph("f16[3, 9, 3, 3]", "f16[3, 9, 3, 3]{81, 1, 27, 9}", "copy(%x)"),
+    "a number for each tap": graph("f16[4, 8, 3]", "f16[4, 8, 3]{24, 1, 8}", "add(%x, %y)", "%y: f16[3]"),
+    "several rows apart": graph("f16[4, 8, 3]{28, 3, 1}", "f16[4, 8, 3]{24, 1, 8}", "copy(%x)"),
+}
+
+
+@pytest.mark.parametrize("name", SHORT_AXES)
+def test_a_short_axis_that_becomes_the_outer_one_is_right(name: str) -> None:
+    assert_right(SHORT_AXES[name], "gpu.elementwise", 2e-3)
+    turned = {"three taps of halves", "six taps of words", "fifteen taps, cast"}
+    assert ("held[" in sources_of(SHORT_AXES[name])[0]) == (name in turned)
+
+
 def test_words_are_moved_where_all_tensors_are_aligned() -> None:
     (step,) = schedule_text(graph("f16[34, 70]{1, 34}", "f16[34, 70]", "add(%x, %y)", "%y: f16[34, 70]")).steps
     assert isinstance(step, ScheduledTask)

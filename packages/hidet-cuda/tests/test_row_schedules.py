@@ -215,7 +215,9 @@ def test_a_mean_and_the_variance_about_it_are_made_of_parts_in_the_same_steps() 
     (step,) = schedule_text(text).steps
     assert isinstance(step, ScheduledTask)
     nodes = [node for function in step.program.module.functions for node in walk(function.body)]
-    assert len({node.kernel for node in nodes if isinstance(node, Launch)}) == 3 + 2, "of parts, of rows, of elements; parts and elements are read one by one as well"
+    assert len({node.kernel for node in nodes if isinstance(node, Launch)}) == 3 + 2, (
+        "of parts, of rows, of elements; parts and elements are read one by one as well"
+    )
 
 
 def test_whole_blocks_keep_long_rows_of_halves() -> None:

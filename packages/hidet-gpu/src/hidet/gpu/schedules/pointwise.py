@@ -24,6 +24,7 @@ from hidet.gpu.schedules.pointwise_layout import (
     allowed_lanes,
     pointwise_of,
     with_lanes,
+    with_short_axis,
     with_wide_writes,
 )
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -69,7 +70,8 @@ class PointwiseRule(ScheduleRule[Sequence[Pointwise], PointwiseShare]):
         if task.anchor is not None and not all(isinstance(stage, Compute) for stage in task.definition.stages):
             return None
         target = gpu_target(ctx.target)
-        outputs = tuple(pointwise_of(task, number, target) for number in range(len(task.outputs)))
+        found = (pointwise_of(task, number, target) for number in range(len(task.outputs)))
+        outputs = tuple(with_short_axis(task, pointwise) for pointwise in found)
         return Match(task, outputs if len(outputs) == 1 else tuple(with_wide_writes(task, each) for each in outputs))
 
     def space(self, match: Match[Sequence[Pointwise]], ctx: CompileContext) -> Space[PointwiseShare]:

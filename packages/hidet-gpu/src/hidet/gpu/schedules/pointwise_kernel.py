@@ -16,11 +16,11 @@ from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.horizontal import ItemKernel, by_code, fused
 from hidet.gpu.schedules.lanes import LaneReader, paths, replaced
-from hidet.gpu.schedules.pointwise_layout import Pointwise
+from hidet.gpu.schedules.pointwise_layout import Pointwise, Turned
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
-from hidet.ir.expr import Const, Expr, Reduce, Var
+from hidet.ir.expr import Const, Expr, Load, Reduce, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch, Stmt
 from hidet.ir.visit import accesses
@@ -43,7 +43,7 @@ def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise, 
     def launch(lanes: int, word: DType) -> Launch:
         return _PointwiseKernel(builder, task, pointwise, lanes, threads, word).launch()
 
-    count = _items(pointwise, pointwise.lanes) * pointwise.lanes
+    count = _items(pointwise, pointwise.lanes) * _elements(pointwise, pointwise.lanes)
     word = word_for(count)
     # Numbers of a flat range are not divided.
     is_asked = word is dtypes.u64 and not pointwise.is_flat
@@ -75,7 +75,9 @@ def _launches(
 ) -> Stmt:
     pairs = zip(outputs, lanes, strict=True)
     kernels = [
-        _PointwiseKernel(builder, task, each, count, threads, word_for(_items(each, count) * count)).kernel()
+        _PointwiseKernel(
+            builder, task, each, count, threads, word_for(_items(each, count) * _elements(each, count))
+        ).kernel()
         for each, count in pairs
     ]
     stmts: list[Stmt] = []
@@ -97,14 +99,30 @@ def word_for(count: Dim) -> DType:
     return dtypes.u32 if upper is not None and upper < _MOST_COUNTED else dtypes.u64
 
 
+def _turned(pointwise: Pointwise, lanes: int) -> Turned | None:
+    """What threads of so many lanes read in the order of its memory."""
+    return pointwise.turned if lanes == pointwise.lanes else None
+
+
+def _elements(pointwise: Pointwise, lanes: int) -> int:
+    """How many elements a thread of so many lanes computes at most."""
+    turned = _turned(pointwise, lanes)
+    return lanes if turned is None else lanes * turned.extent
+
+
 def _items(pointwise: Pointwise, lanes: int) -> Dim:
     """How many threads of so many lanes compute an output."""
-    return dims.product(_counts(pointwise, lanes))
+    return dims.product([count for _, count in _counted(pointwise, lanes)])
 
 
-def _counts(pointwise: Pointwise, lanes: int) -> list[Dim]:
-    """How many of them there are along each axis."""
-    return [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)] if pointwise.axes else []
+def _counted(pointwise: Pointwise, lanes: int) -> list[tuple[Var, Dim]]:
+    """The axes along which threads are counted, and how many there are along each: the last one is in lanes."""
+    if not pointwise.axes:
+        return []
+    turned = _turned(pointwise, lanes)
+    counts = [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)]
+    pairs = zip(pointwise.axes, counts, strict=True)
+    return [(axis, count) for axis, count in pairs if turned is None or axis is not turned.axis]
 
 
 def digits(k: IRBuilder, item: Expr, extents: Sequence[Expr], axes: Sequence[Var]) -> None:
@@ -183,10 +201,10 @@ class _PointwiseKernel:
     def kernel(self) -> ItemKernel:
         """The kernel, and what it is called with."""
         pointwise, lanes = self.pointwise, self.lanes
-        counts, word = _counts(pointwise, lanes), self.word
-        items = dims.product(counts)
-        numbers = [*pointwise.axes[:-1], build.size_var("vector")] if pointwise.axes else []
-        extents = [self.scope.size(count, "extent") for count in counts]
+        counted, word = _counted(pointwise, lanes), self.word
+        items = _items(pointwise, lanes)
+        numbers = [*(axis for axis, _ in counted[:-1]), build.size_var("vector")] if counted else []
+        extents = [self.scope.size(count, "extent") for _, count in counted]
         total, k = build.cast(self.scope.size(items, "items"), word), IRBuilder()
         item = k.let("item", thread_number(word, self.threads))
         with k.if_(item < total):
@@ -204,6 +222,10 @@ class _PointwiseKernel:
     def _write(self, k: IRBuilder, first: Var) -> None:
         """All lanes of a thread; the last one of a flat range may have fewer, one by one."""
         pointwise, lanes = self.pointwise, self.lanes
+        turned = _turned(pointwise, lanes)
+        if turned is not None:
+            self._write_turned(k, first, turned)
+            return
         if lanes == 1 or dims.divisibility(pointwise.extents[-1]) % lanes == 0:
             self._write_lanes(k, first, lanes)
             return
@@ -212,6 +234,21 @@ class _PointwiseKernel:
             self._write_lanes(k, first, lanes)
         with k.else_(), k.for_range("place", count - first, first) as place:
             self._write_lanes(k, place, 1)
+
+    def _write_turned(self, k: IRBuilder, first: Var, turned: Turned) -> None:
+        """Read all that lies along an axis for all lanes, and write it position by position."""
+        lanes, axis, last = self.lanes, turned.axis, self.pointwise.axes[-1]
+        held = k.array("held", turned.access.dtype, turned.extent * lanes)
+        start = self.lowering.resolve(turned.access, {**self.memory.fixed, last: first, axis: build.index(0)})
+        assert isinstance(start, Load)
+        for done in range(0, turned.extent * lanes, lanes):
+            k.store(held, done, build.load(start.buffer, start.indices[0] + done, lanes=lanes))
+        reader, read = self.memory.reader(last, lanes), Var("read", turned.access.dtype)
+        value = replaced(self.pointwise.value, {turned.access: read})
+        with k.loop(axis, build.index(turned.extent), kind="unroll"):
+            element = build.load(held, reader.lane * turned.extent + axis)
+            result = self.lowering.resolve(value, {**self.memory.fixed, read: element})
+            store_lanes(k, reader, self.memory.result, self.memory.place(last, first), result)
 
     def _write_lanes(self, k: IRBuilder, first: Var, lanes: int) -> None:
         pointwise = self.pointwise

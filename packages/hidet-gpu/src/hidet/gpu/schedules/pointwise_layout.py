@@ -31,6 +31,20 @@ _SMALL = 16
 """A tensor this many times smaller than the result stays in the caches, however it is read."""
 
 
+_SHORT = 16
+"""Positions of an axis below which a thread has registers for all of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turned:
+    """A read whose neighbours lie along `axis`, of `extent` positions, and behind them those along the result's last
+    axis: filters whose channels are to become neighbours."""
+
+    access: Access
+    axis: Var
+    extent: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointwise:
     """A pointwise computation: the elements of one output, each independent of the others.
@@ -38,7 +52,8 @@ class Pointwise:
     value: an element, from the task's inputs. axes, extents: of the groups, outermost first; other axes of the output
     stay 0. lanes: neighbours along the last group that a thread computes. wide: operands that are read by all lanes at
     once, whose addresses have to be multiples of that many bytes, as the result's has. busy: threads below which fewer
-    lanes keep more of the device busy, where a call tells how many there are; else 0.
+    lanes keep more of the device busy, where a call tells how many there are; else 0. turned: what is read in the order
+    of its own memory, by threads that have its axis' positions of all lanes; None where there is no such read.
     """
 
     epilogue: Compute
@@ -49,6 +64,7 @@ class Pointwise:
     lanes: int
     wide: tuple[Operand, ...]
     busy: int = 0
+    turned: Turned | None = None
 
     @property
     def shape(self) -> dict[Var, Dim]:
@@ -104,6 +120,29 @@ def with_wide_writes(task: Task, pointwise: Pointwise) -> Pointwise:
     return with_lanes(task, pointwise, lanes)
 
 
+def with_short_axis(task: Task, pointwise: Pointwise) -> Pointwise:
+    """With threads that have all of a short axis, where the only read is `Turned` along it and aligned; else as it
+    was."""
+    reads = paths([pointwise.value])
+    ((access, reached),) = reads.items() if len(reads) == 1 else ((None, ()),)
+    if pointwise.lanes > 1 or len(pointwise.axes) < 2 or not isinstance(access, Access) or () not in reached:
+        return pointwise
+    strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+    offset, last, own = affine_offset(access.indices, strides[access.operand]), pointwise.axes[-1], pointwise.output
+    if offset is None or not set(offset.coefficients) <= set(pointwise.axes):
+        return pointwise
+    lanes = BYTES // max(own.type.dtype.nbytes, access.dtype.nbytes)
+    for axis, extent in zip(pointwise.axes[:-1], pointwise.extents[:-1], strict=True):
+        if not isinstance(extent, int) or not 1 < extent < _SHORT:
+            continue
+        places = [offset.coefficient(other) for other in pointwise.axes if other not in (axis, last)]
+        is_aligned_read = all(dims.divisibility(place) % lanes == 0 for place in (*places, offset.constant))
+        is_dense = offset.coefficient(axis) == 1 and offset.coefficient(last) == extent
+        if lanes > 1 and is_dense and is_aligned_read and _allows(pointwise, (), {}, lanes):
+            return replace(pointwise, lanes=lanes, wide=(access.operand,), turned=Turned(access, axis, extent))
+    return pointwise
+
+
 def _without_single_taps(value: Expr) -> Expr:
     """Axes that are reduced over one index are 0."""
     single: dict[Var, Expr] = {}
@@ -156,7 +195,7 @@ def with_lanes(task: Task, pointwise: Pointwise, lanes: int) -> Pointwise:
         and is_aligned(a.indices, strides[a.operand], axis, lanes)
     ]
     unique = tuple(dict.fromkeys(wide)) if lanes > 1 else ()
-    return replace(pointwise, lanes=lanes, wide=unique)
+    return replace(pointwise, lanes=lanes, wide=unique, turned=None)
 
 
 def _reads(values: Sequence[Expr], outside: Path) -> Iterator[tuple[Access, Path]]:
