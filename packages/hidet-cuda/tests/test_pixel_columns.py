@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from hidet.cuda.schedules import product_tiles
+from hidet.cuda.schedules.tiling import WARP_SPECIALIZED_TILES
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Call
 from hidet.ir.visit import walk
 from hidet.schedule.select import ScheduledTask
@@ -158,3 +161,14 @@ def test_kernels_that_copy_pixels_compile_without_spills() -> None:
         Conv(2, 320, (64, 64), (3, 3), filters=4, made="first"),
     ):
         assert_compiles(conv.text, "sm_90a")
+
+
+UNEVEN_TILES = [tiles for tiles in WARP_SPECIALIZED_TILES if tiles.n & tiles.n - 1]
+
+
+@pytest.mark.parametrize("tiles", UNEVEN_TILES, ids=str)
+def test_tiles_whose_columns_are_no_power_of_two_are_right(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_tiles, "WARP_SPECIALIZED_TILES", (tiles,))
+    conv = Conv(3, 64, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="time")
+    assert_right(conv.text, "cuda.matmul", 1e-2, arch="sm_90a")
+    assert_compiles(conv.text, "sm_90a")

@@ -63,6 +63,8 @@ WARP_SPECIALIZED_TILES = (
     _tiles(128, 240, 4),
     _tiles(128, 224, 4),
     _tiles(128, 144, 6),
+    _tiles(128, 80, 7),
+    _tiles(64, 80, 10),
 )
 """For warp-specialized kernels (`hidet.cuda.tile.pipeline`): many stages for a block alone, few for two at once.
 64 along k is a row of 128 bytes, the widest swizzle."""
