@@ -4,10 +4,11 @@ python benchmarks/gpu_convolutions.py                                    ResNet-
 python benchmarks/gpu_convolutions.py --models unet --batches 2,8        those of a diffusion U-Net
 python benchmarks/gpu_convolutions.py --batches 1 --dtype bf16 --json layers.json
 python benchmarks/gpu_convolutions.py --match "512x7"
+python benchmarks/gpu_convolutions.py --models unet --batches 2 --epilogues relu,time,image,first
 
-Both compute a convolution with a bias; hidet, a relu as well, which cuDNN does not have in one call of torch. Each call
-of a graph reads other tensors than the one before, more of them than the second-level cache holds. All layers are
-compiled before the first one is measured, each by a thread of its own.
+Both compute a convolution with a bias; hidet, what follows it as well (`EPILOGUES`), which cuDNN does not have in one
+call of torch. Each call of a graph reads other tensors than the one before, more of them than the second-level cache
+holds. All layers are compiled before the first one is measured, each by a thread of its own.
 """
 
 from __future__ import annotations
@@ -58,6 +59,36 @@ class Layer:
         return f"{self.channels}x{self.extent} -> {self.filters} k{self.taps}" + (" s2" if self.step == 2 else "")
 
 
+EPILOGUES = {
+    "relu": "a relu",
+    "time": "a number added for each image and filter, as a diffusion model adds its time step",
+    "image": "an image added, as residual networks do",
+    "first": "a relu, and a result whose channels lie first",
+}
+"""What follows a convolution and its bias in hidet's kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A layer of `batch` images, and which of `EPILOGUES` follows it."""
+
+    layer: Layer
+    batch: int
+    epilogue: str
+
+    @property
+    def result(self) -> tuple[int, int, int, int]:
+        """The shape of the result."""
+        layer = self.layer
+        extent = (layer.extent + 2 * (layer.taps // 2) - layer.taps) // layer.step + 1
+        return self.batch, layer.filters, extent, extent
+
+    @property
+    def added(self) -> tuple[int, int, int, int] | None:
+        """The shape of what is added to the result; None where nothing is."""
+        return {"time": (*self.result[:2], 1, 1), "image": self.result}.get(self.epilogue)
+
+
 def _layers(*numbers: tuple[int, int, int, int, int]) -> tuple[Layer, ...]:
     return tuple(Layer(*each) for each in numbers)
 
@@ -91,6 +122,7 @@ class LayerTime:
 
     layer: str
     batch: int
+    epilogue: str
     cudnn: float
     hidet: float
     difference: float
@@ -99,18 +131,29 @@ class LayerTime:
 @click.command()
 @click.option("--models", callback=names_from(tuple(MODELS)), default="resnet50", show_default=True)
 @click.option("--batches", default="1,8,128", show_default=True, help="Images in a call, comma-separated.")
+@click.option("--epilogues", callback=names_from(tuple(EPILOGUES)), default="relu", show_default=True)
 @click.option("--dtype", type=click.Choice(tuple(_DTYPES)), default="f16", show_default=True)
 @click.option("--match", default="", help="Only layers whose name contains this.")
 @click.option(
     "--seconds", default=0.01, show_default=True, help="Seconds a system's turn takes; there are three turns."
 )
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
-def main(models: tuple[str, ...], batches: str, dtype: str, match: str, seconds: float, json_path: Path | None) -> None:
+def main(
+    models: tuple[str, ...],
+    batches: str,
+    epilogues: tuple[str, ...],
+    dtype: str,
+    match: str,
+    seconds: float,
+    json_path: Path | None,
+) -> None:
     """Measure convolutions of models on a GPU: hidet beside cuDNN, in CUDA graphs."""
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
     layers = [layer for model in models for layer in MODELS[model]]
-    cases = [(layer, batch) for batch in map(int, batches.split(",")) for layer in layers if match in str(layer)]
+    matching = [layer for layer in layers if match in str(layer)]
+    numbers = [int(batch) for batch in batches.split(",")]
+    cases = [Case(layer, batch, name) for batch in numbers for layer in matching for name in epilogues]
     if not cases:
         raise click.UsageError(f"no layer has {match!r} in its name: {', '.join(map(str, layers))}")
     torch.backends.cudnn.benchmark = True
@@ -118,17 +161,17 @@ def main(models: tuple[str, ...], batches: str, dtype: str, match: str, seconds:
     console, environment = report_console(), describe_environment()
     console.print(f"{environment['device']['gpu']}, {environment['date']}, {dtype}")
     table = Table()
-    for title in ("layer", "batch", "cuDNN us", "hidet us", "cuDNN / hidet", "difference"):
-        table.add_column(title, justify="left" if title == "layer" else "right")
+    for title in ("layer", "batch", "then", "cuDNN us", "hidet us", "cuDNN / hidet", "difference"):
+        table.add_column(title, justify="left" if title in ("layer", "then") else "right")
     device = torch.device("cuda", torch.cuda.current_device())
     compiled = compile_layers(cases, dtype, device)
     rows: list[LayerTime] = []
     with torch.no_grad():
-        for (layer, batch), ours in compiled.items():
-            row = measure_layer(layer, batch, ours, _sets(layer, batch, _DTYPES[dtype], device), seconds)
+        for case, ours in compiled.items():
+            row = measure_layer(case, ours, _sets(case, _DTYPES[dtype], device), seconds)
             rows.append(row)
             times = f"{row.cudnn * 1e6:.1f}", f"{row.hidet * 1e6:.1f}", f"{row.cudnn / row.hidet:.2f}"
-            table.add_row(row.layer, str(batch), *times, f"{row.difference:.1e}")
+            table.add_row(row.layer, str(row.batch), row.epilogue, *times, f"{row.difference:.1e}")
     console.print(table)
     mean = statistics.geometric_mean(row.cudnn / row.hidet for row in rows)
     console.print(f"geometric mean of cuDNN / hidet: {mean:.3f} over {len(rows)} layers")
@@ -137,61 +180,65 @@ def main(models: tuple[str, ...], batches: str, dtype: str, match: str, seconds:
         json_path.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
-def compile_layers(
-    cases: Sequence[tuple[Layer, int]], dtype: str, device: torch.device
-) -> Mapping[tuple[Layer, int], CompiledGraph]:
-    """Every layer at its batch, compiled at once by as many threads as there are cores."""
+def compile_layers(cases: Sequence[Case], dtype: str, device: torch.device) -> Mapping[Case, CompiledGraph]:
+    """Every case, compiled at once by as many threads as there are cores."""
     operators = load_registry().operators
 
-    def compiled(case: tuple[Layer, int]) -> CompiledGraph:
-        return hidet.compile(parse_graph(graph_text(*case, dtype, device), operators), target="cuda")
+    def compiled(case: Case) -> CompiledGraph:
+        return hidet.compile(parse_graph(graph_text(case, dtype, device), operators), target="cuda")
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(cases, pool.map(compiled, cases), strict=True))
 
 
 def measure_layer(
-    layer: Layer, batch: int, compiled: CompiledGraph, sets: Sequence[tuple[torch.Tensor, ...]], seconds: float
+    case: Case, compiled: CompiledGraph, sets: Sequence[tuple[torch.Tensor, ...]], seconds: float
 ) -> LayerTime:
-    """Both systems in turns, on sets of (image, filters, bias)."""
-    adapter = DeviceAdapter(sets[0][0].device)
+    """Both systems in turns, on sets of (image, filters, bias) and what is added."""
+    adapter, layer = DeviceAdapter(sets[0][0].device), case.layer
     before = layer.taps // 2
 
-    def peer(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def peer(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, *added: torch.Tensor) -> torch.Tensor:
         return F.conv2d(x, w, b, stride=layer.step, padding=before)
 
-    def ours(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return compiled.run([x, w, b], adapter)[0]
+    def ours(*given: torch.Tensor) -> torch.Tensor:
+        return compiled.run(list(given), adapter)[0]
 
-    expected, result = peer(*sets[0]).relu().double(), ours(*sets[0]).double()
+    summed, result = peer(*sets[0]).double(), ours(*sets[0]).double()
+    expected = summed.relu() if case.added is None else summed + sets[0][-1].double()
     difference = ((result - expected).abs().max() / expected.abs().max()).item()
     runs = {"cudnn": _captured(peer, sets), "hidet": _captured(ours, sets)}
     times = measure_alternately(runs, seconds, _ROUNDS, pause=0.0, time_turn=time_on_gpu)
     medians = (times[system].median / len(sets) for system in ("cudnn", "hidet"))
-    return LayerTime(str(layer), batch, *medians, difference)
+    return LayerTime(str(layer), case.batch, case.epilogue, *medians, difference)
 
 
-def graph_text(layer: Layer, batch: int, dtype: str, device: torch.device) -> str:
-    """The layer on channels-last tensors."""
-    before = layer.taps // 2
-    result = (layer.extent + 2 * before - layer.taps) // layer.step + 1
+def graph_text(case: Case, dtype: str, device: torch.device) -> str:
+    """The layer on channels-last tensors, and what follows it."""
+    layer, before = case.layer, case.layer.taps // 2
 
     def last(count: int, channels: int, extent: int) -> str:
         strides = [channels * extent * extent, 1, extent * channels, channels]
         return f"{dtype}[{count}, {channels}, {extent}, {extent}]{{{', '.join(map(str, strides))}}}@{device}"
 
-    image, weight = last(batch, layer.channels, layer.extent), last(layer.filters, layer.channels, layer.taps)
-    bias, out = f"{dtype}[{layer.filters}]@{device}", last(batch, layer.filters, result)
+    image, weight = last(case.batch, layer.channels, layer.extent), last(layer.filters, layer.channels, layer.taps)
+    bias, out = f"{dtype}[{layer.filters}]@{device}", last(*case.result[:3])
+    if case.epilogue == "first":
+        out = f"{dtype}{list(case.result)}@{device}"
+    other = out if case.epilogue == "image" else f"{dtype}{list(case.added or ())}@{device}"
+    added = "" if case.added is None else f", %a: {other}"
+    follows = "relu(%0)" if case.added is None else "add(%0, %a)"
     attributes = f"stride={[layer.step] * 2}, padding={[before] * 2}, dilation=[1, 1], groups=1"
-    return f"""graph g(%x: {image}, param %w: {weight}, param %b: {bias}):
+    return f"""graph g(%x: {image}, param %w: {weight}, param %b: {bias}{added}):
   %0: {out} = conv(%x, %w, %b, {attributes})
-  %1: {out} = relu(%0)
+  %1: {out} = {follows}
   return %1
 """
 
 
-def _sets(layer: Layer, batch: int, dtype: torch.dtype, device: torch.device) -> list[tuple[torch.Tensor, ...]]:
-    """Images, filters and biases, as many that all of them do not fit the second-level cache."""
+def _sets(case: Case, dtype: torch.dtype, device: torch.device) -> list[tuple[torch.Tensor, ...]]:
+    """Images, filters, biases and what is added, as many that all of them do not fit the second-level cache."""
+    layer = case.layer
 
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
@@ -199,10 +246,11 @@ def _sets(layer: Layer, batch: int, dtype: torch.dtype, device: torch.device) ->
     made: list[tuple[torch.Tensor, ...]] = []
     nbytes = 0
     while len(made) < 2 or (nbytes < 2 * _CACHE_BYTES and len(made) < _MOST_SETS):
-        x = random(batch, layer.channels, layer.extent, layer.extent)
+        x = random(case.batch, layer.channels, layer.extent, layer.extent)
         w = random(layer.filters, layer.channels, layer.taps, layer.taps) / (layer.channels * layer.taps**2) ** 0.5
-        made.append((x, w, torch.randn(layer.filters, device=device, dtype=dtype)))
-        nbytes += x.nbytes + w.nbytes
+        added = () if case.added is None else (random(*case.added),)
+        made.append((x, w, torch.randn(layer.filters, device=device, dtype=dtype), *added))
+        nbytes += sum(tensor.nbytes for tensor in made[-1])
     return made
 
 
