@@ -16,6 +16,21 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
+
+class TimeStep(nn.Module):
+    """The first half of a diffusion model's residual block: a number is added for each image and filter."""
+
+    def __init__(self, channels: int, filters: int, step: int = 1) -> None:
+        super().__init__()
+        self.norm, self.time = nn.GroupNorm(32, channels), nn.Linear(channels, filters)
+        self.conv = nn.Conv2d(channels, filters, 3, step, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Images to images."""
+        y: torch.Tensor = self.conv(nn.functional.silu(self.norm(x)))
+        return y + self.time(x.mean((2, 3)))[:, :, None, None]
+
+
 CONVOLUTIONS = {
     "three by three": (lambda: nn.Conv2d(64, 96, 3, padding=1), (2, 64, 19, 23)),
     "strided": (lambda: nn.Conv2d(32, 64, 3, stride=2, padding=1), (3, 32, 28, 28)),
@@ -29,6 +44,10 @@ CONVOLUTIONS = {
     "many pixels": (lambda: nn.Conv2d(128, 128, 3, padding=1), (64, 128, 28, 28)),
     "along one axis": (lambda: nn.Conv1d(16, 24, 5, padding=2), (2, 16, 50)),
     "in space": (lambda: nn.Conv3d(8, 16, 3, padding=1), (1, 8, 6, 7, 8)),
+    "few filters": (lambda: nn.Conv2d(128, 4, 3, padding=1), (2, 128, 33, 31)),
+    "a time step": (lambda: TimeStep(64, 96), (3, 64, 19, 23)),
+    "a time step, strided": (lambda: TimeStep(320, 320, 2), (2, 320, 64, 64)),
+    "a time step, many channels": (lambda: TimeStep(960, 320), (2, 960, 64, 64)),
 }
 
 
