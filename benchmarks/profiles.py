@@ -1,12 +1,13 @@
-"""Profiles and pages of models on the CPU: whether rows add up to the call, and how large and fast the pages are.
+"""Profiles and pages of models: whether rows add up to the call, and how large and fast the pages are.
 
     python benchmarks/profiles.py                          five models, one thread
     python benchmarks/profiles.py --models gpt2 --pages pages/
+    python benchmarks/profiles.py --device cuda            the same models on a GPU
 
 `rows` are kernels, and those that name a line of the model; `sum` is the time of all rows and of the host beside them
 as a share of a call; `after` is the fastest call after the profile over the fastest before. Pages are loaded by
 Chromium, where that is on PATH. Ends with 1 where a sum is further than 3 % from 1, where a row has no line, or where
-the browser says anything of an error.
+the browser says anything of an error. On a GPU, a call that is timed beside the profile ends when the device is done.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -53,6 +55,13 @@ def loaded(page: Path) -> tuple[int | None, bool]:
     return (int(found[1]) if found else None), is_quiet and found is not None
 
 
+def finished(run: Callable[[], object], device: str) -> None:
+    """Call, and wait until a GPU has done what was called."""
+    run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
 @click.command()
 @click.option(
     "--models",
@@ -62,8 +71,9 @@ def loaded(page: Path) -> tuple[int | None, bool]:
     help="Models of tests/models, comma-separated.",
 )
 @click.option("--seconds", default=4.0, show_default=True, help="How long each profile measures.")
+@click.option("--device", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True)
 @click.option("--pages", type=click.Path(file_okay=False, path_type=Path), help="A folder for the pages.")
-def main(models: tuple[str, ...], seconds: float, pages: Path | None) -> None:
+def main(models: tuple[str, ...], seconds: float, device: str, pages: Path | None) -> None:
     """Profile models, and write a page about each."""
     table = Table("model", "call", "rows", "with a line", "sum", "after", "page", "loaded in")
     is_right = True
@@ -72,9 +82,10 @@ def main(models: tuple[str, ...], seconds: float, pages: Path | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in models:
             torch.manual_seed(0)
-            model, given = MODELS[name].build(), dict(MODELS[name].inputs(0))
+            model = MODELS[name].build().to(device)
+            given = {key: value.to(device) for key, value in MODELS[name].inputs(0).items()}
             compiled = hidet.compile(model, given, options={"threads": 1})
-            run = partial(compiled, **given)
+            run = partial(finished, partial(compiled, **given), device)
             before = min(time_calls(run, seconds))
             found = compiled.profile(**given, seconds=seconds)
             ratio = min(time_calls(run, seconds)) / before
