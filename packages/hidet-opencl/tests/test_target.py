@@ -89,6 +89,20 @@ def test_without_a_device_one_error_says_what_to_install(monkeypatch: pytest.Mon
     assert "pip install 'hidet-opencl[intel-cpu]'" in str(raised.value)
 
 
+def test_intels_runtime_is_found_where_its_wheel_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user alone, or in an environment below this one: not under `sys.prefix`."""
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    facts = packages / "intel_opencl_rt-2026.2.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: intel-opencl-rt\nVersion: 2026.2.0\n")
+    (facts / "RECORD").write_text("../../libintelocl.so,,\n../../libintelocl.so.2026.22.10.0,,\n")
+    monkeypatch.syspath_prepend(str(packages))
+    assert devices.intel_runtime() is None
+    library = tmp_path / "lib" / "libintelocl.so"
+    library.touch()
+    assert devices.intel_runtime() == library
+
+
 def test_a_device_whose_memory_has_no_addresses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     distant = replace(devices.find_device(None), has_system_svm=False, has_svm=False)
     monkeypatch.setattr(devices, "devices", lambda: (distant,))

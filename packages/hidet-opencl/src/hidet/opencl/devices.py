@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.metadata
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,12 +88,22 @@ class Device:
 @functools.cache
 def load_opencl() -> Any:
     """pyopencl, with Intel's runtime for processors named to its loader where no platform is installed."""
-    runtime = Path(sys.prefix) / "lib" / _INTEL
-    if not any(name in os.environ for name in _VENDORS) and not any(_SYSTEM.glob("*.icd")) and runtime.exists():
+    is_told = any(name in os.environ for name in _VENDORS) or any(_SYSTEM.glob("*.icd"))
+    if not is_told and (runtime := intel_runtime()) is not None:
         os.environ[_VENDORS[0]] = str(runtime)
     import pyopencl
 
     return pyopencl
+
+
+def intel_runtime() -> Path | None:
+    """The library of Intel's runtime for processors, where its wheel put it; None where it is not installed."""
+    try:
+        files = importlib.metadata.files("intel-opencl-rt") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = (Path(file.locate()).resolve() for file in files if file.name == _INTEL)
+    return next((path for path in paths if path.exists()), None)
 
 
 @functools.cache
