@@ -19,7 +19,7 @@ from docs.generate import data_path, grids
 from docs.generate.docstrings import markdown_of
 from docs.generate.gallery import ORDER
 from docs.generate.operators import functions_by_family
-from docs.generate.performance import draw
+from docs.generate.performance import draw, write_performance
 from docs.generate.reference import FOR_USERS, modules_for_authors, public_names
 
 ROOT = Path(__file__).parents[1]
@@ -197,3 +197,26 @@ def test_every_function_for_users_has_a_docstring(module: str) -> None:
     values = {name: getattr(found, name) for name in public_names(found)}
     own = {n: v for n, v in values.items() if inspect.isfunction(v) or inspect.isclass(v) or isinstance(v, ModuleType)}
     assert not [name for name, value in own.items() if not inspect.getdoc(value)]
+
+
+def test_measurements_of_a_gpu_list_what_peers_are_faster_in_and_what_is_said_of_it(tmp_path: Path) -> None:
+    def row(name: str, **milliseconds: float) -> dict[str, object]:
+        latencies = {system: {"median": value / 1e3} for system, value in milliseconds.items()}
+        ratio = milliseconds["hidet"] / milliseconds["inductor"] if milliseconds else None
+        reasons = {} if milliseconds else {"hidet": "too late"}
+        return {"name": name, "latencies": latencies, "reasons": reasons, "ratio_to_best_peer": ratio}
+
+    rows = [row("bert:1:f16", hidet=1, inductor=2), row("swin:8:f16", hidet=3, inductor=2), row("late:1:f16")]
+    found = {
+        "date": "2026-01-02T03",
+        "device": {"gpu": "A GPU", "cpu": "A CPU", "cores": 2},
+        "versions": {},
+        "rows": rows,
+    }
+    (tmp_path / "gpu.json").write_text(json.dumps(found))
+    (tmp_path / "gpu.md").write_text("swin waits for its windows.\n")
+    write_performance(tmp_path / "page.md", tmp_path)
+    page = (tmp_path / "page.md").read_text()
+    assert "| swin, batch 8, f16 | 3 ms | 2 ms | 1.50 |" in page and "| late, batch 1, f16 | too late | - | - |" in page
+    assert "A peer is faster in 1 of 3 rows: swin, batch 8, f16 (1.50).\n\nswin waits" in page
+    assert (tmp_path / "gpu.svg").read_text().count("<rect") == 2 + 1 + 4

@@ -1,6 +1,8 @@
-"""The page of measurements: a figure and a table for each file in docs/measurements, as benchmarks/cpu.py writes them.
+"""The page of measurements: a figure and a table for each file in docs/measurements, as benchmarks/cpu.py and
+benchmarks/gpu_models.py write them, and behind them what a file of the same name that ends in ".md" says of them.
 
     python benchmarks/cpu.py --json docs/measurements/cpu.json
+    python benchmarks/gpu_models.py --json docs/measurements/gpu.json
 
 Numbers stand in the files alone. A row during which something else took part of the machine is drawn pale, and said.
 """
@@ -30,9 +32,9 @@ WIDTH, LABEL, RIGHT = 760, 150, 130
 BAR, GAP, GROUP = 14, 3, 16
 
 
-def write_performance(path: Path) -> None:
+def write_performance(path: Path, measurements: Path = DOCS / "measurements") -> None:
     """Write the page and its figures."""
-    files = sorted((DOCS / "measurements").glob("*.json"))
+    files = sorted(measurements.glob("*.json"))
     parts = [_HEAD]
     for file in files:
         parts += _section(file, json.loads(file.read_text()), path.parent)
@@ -48,16 +50,35 @@ def _section(file: Path, found: Mapping[str, Any], folder: Path) -> list[str]:
         f"## {device['gpu'] or device['cpu']}",
         f"{found['date'][:10]}, {device['cores']} cores of {device['cpu']}. {', '.join(known)}.",
     ]
-    for threads in sorted({row["threads"] for row in found["rows"]}):
-        rows = [row for row in found["rows"] if row["threads"] == threads]
-        name = f"{file.stem}-{threads}.svg"
-        write(folder / name, draw(rows, threads))
-        parts += [f"![Latencies of models with {_threads(threads)}, a bar a system]({name})", _table(rows)]
-    return parts
+    for threads in sorted({row.get("threads", 0) for row in found["rows"]}):
+        rows = [_row(row) for row in found["rows"] if row.get("threads", 0) == threads]
+        name = f"{file.stem}-{threads}.svg" if threads else f"{file.stem}.svg"
+        write(folder / name, draw([row for row in rows if row["latencies"]], threads))
+        parts += [f"![Latencies of models {_where(threads)}, a bar a system]({name})", _table(rows), _slower(rows)]
+    if (notes := file.with_suffix(".md")).exists():
+        parts.append(notes.read_text().strip())
+    return [part for part in parts if part]
+
+
+def _row(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row with what all have: those of GPUs carry model, batch and type in one name."""
+    if "name" not in row:
+        return row
+    model, batch, dtype = row["name"].split(":")
+    return {**row, "model": model, "what": f"batch {batch}, {dtype}", "disturbed": False}
+
+
+def _slower(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows whose best peer is faster, the largest loss first; empty where there is none."""
+    lost = sorted(
+        (row for row in rows if (row["ratio_to_best_peer"] or 0) > 1), key=lambda row: -row["ratio_to_best_peer"]
+    )
+    names = [f"{row['model']}, {row['what']} ({row['ratio_to_best_peer']:.2f})" for row in lost]
+    return f"A peer is faster in {len(lost)} of {len(rows)} rows: {'; '.join(names)}." if lost else ""
 
 
 def draw(rows: Sequence[Mapping[str, Any]], threads: int) -> str:
-    """Latencies as bars, each group as long as its slowest system. SVG."""
+    """Latencies as bars, each group as long as its slowest system. SVG. threads: of a CPU; 0 for a GPU."""
     systems = _systems(rows)
     parts, top = [], 46.0
     for row in rows:
@@ -81,7 +102,7 @@ def draw(rows: Sequence[Mapping[str, Any]], threads: int) -> str:
         x += 34 + 7 * len(system)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:g}" role="img" '
-        f'aria-label="Latencies of models with {_threads(threads)}">\n'
+        f'aria-label="Latencies of models {_where(threads)}">\n'
         "<style>text{font:12px system-ui,sans-serif;fill:#1b1f24}</style>\n"
         '<rect width="100%" height="100%" fill="#fff"/>\n'
     )
@@ -112,8 +133,10 @@ def _systems(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in COLOURS if name in found] + sorted(found - set(COLOURS))
 
 
-def _threads(count: int) -> str:
-    return "one thread" if count == 1 else f"{count} threads"
+def _where(threads: int) -> str:
+    if not threads:
+        return "on a GPU"
+    return "with one thread" if threads == 1 else f"with {threads} threads"
 
 
 def _fill(system: str) -> str:
