@@ -252,3 +252,22 @@ def test_a_browser_shows_the_page_without_an_error(layer, tmp_path: Path) -> Non
     source = re.search(r'<pre class="source" data-text="0"[^>]*>(.*?)</pre>', done.stdout, re.S)
     assert source is not None and source[1].startswith("module(entry=")
     assert re.search(r'id="panel-before"[^>]*hidden', done.stdout) is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on PATH")
+def test_a_graph_that_is_wider_than_the_window_begins_with_all_of_its_first_boxes(tmp_path: Path) -> None:
+    rows = "".join(f"  %{n}: f32[{n + 2}] = exp(%x{n})  # model.py:{n} (a.branch.of.the.model.{n})\n" for n in range(8))
+    inputs, names = ", ".join(f"%x{n}: f32[{n + 2}]" for n in range(8)), ", ".join(f"%{n}" for n in range(8))
+    text = page_html(hidet.compile(graph(f"graph g({inputs}):\n{rows}  return {names}\n")).report(), listings=False)
+    page = tmp_path / "page.html"
+    page.write_text(text)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+    done = subprocess.run(
+        [*command, "--window-size=1300,900", page.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    (_, _, whole, _), (left, _, width, _) = (
+        map(float, re.search(r'data-graph="after".*?viewBox="([^"]*)"', shown, re.S)[1].split())
+        for shown in (text, done.stdout)
+    )
+    assert 1300 < whole < 1900 and left <= 0 and left + width >= whole

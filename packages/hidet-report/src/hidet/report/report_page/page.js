@@ -8,12 +8,13 @@ for (const view of document.querySelectorAll(".canvas")) {
   const whole = svg.viewBox.baseVal, all = [whole.x, whole.y, whole.width, whole.height];
   let at = all.slice(), chosen = -1;
   const show = () => svg.setAttribute("viewBox", at.join(" "));
-  // A tall graph begins readable, at its top.
+  // A large graph begins readable, at its top, where most of its first boxes are.
   const begin = () => {
     const wide = Math.max(view.clientWidth, 1), shape = view.clientHeight / wide;
-    const width = Math.min(Math.max(all[2], 0.9 * wide), 1300);
-    const middle = width < all[2] ? +boxes[0].querySelector("text").getAttribute("x") : all[2] / 2;
-    at = [middle - width / 2, all[1], width, width * shape];
+    const width = Math.min(Math.max(all[2], 0.9 * wide), Math.max(1300, 1.5 * wide)), height = width * shape;
+    const places = boxes.map((box) => box.querySelector("text")).filter((text) => +text.getAttribute("y") < all[1] + height);
+    const middle = places.reduce((sum, text) => sum + +text.getAttribute("x"), 0) / Math.max(places.length, 1);
+    at = [width < all[2] ? middle - width / 2 : (all[2] - width) / 2, all[1], width, height];
     show();
   };
   const zoom = (factor, x = 0.5, y = 0.5) => {
