@@ -202,6 +202,9 @@ def test_sub_graphs_have_drawings_of_their_own() -> None:
     inner = re.search(r'data-graph="inner-1".*?</svg>', page, re.S)
     assert main is not None and ">while<" in main[0] and ">exp<" not in main[0]
     assert inner is not None and ">exp<" in inner[0]
+    # A pass that ran over both and changed neither is named once.
+    idle = re.search(r"Changed nothing: (.*?)</p>", page)
+    assert idle is not None and idle[1].count("common-subexpr (") == 1 and " in 2 runs" in idle[1]
 
 
 def test_a_page_is_written_by_the_report_and_by_the_command(layer, tmp_path) -> None:
