@@ -6,6 +6,7 @@ Pages of the reference, of operators and of the command are written from the sou
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -17,6 +18,8 @@ sys.path.insert(0, str(DOCS.parent))
 # What a user has set would show on the pages.
 for name in [name for name in os.environ if name.startswith("HIDET_") and name != "HIDET_CACHE_DIR"]:
     del os.environ[name]
+# A package of the theme lets the root logger print whatever anybody says.
+logging.getLogger("hidet").setLevel(logging.WARNING)
 
 # Scripts of the gallery write files where they stand.
 SCRIPTS = DOCS / "_build" / "scripts"
