@@ -107,7 +107,7 @@ def main(
 ) -> None:
     """Measure whole models on a GPU: hidet beside eager and Inductor, in one run on the same inputs."""
     if runs:
-        _print_merged(runs)
+        _print_merged(runs, json_path)
         return
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
@@ -167,7 +167,7 @@ def _measure_first_calls(
         json_path.write_text(json.dumps(result, indent=1), encoding="utf-8")
 
 
-def _print_merged(runs: dict[str, Any]) -> None:
+def _print_merged(runs: dict[str, Any], json_path: Path | None) -> None:
     try:
         merged = merge_runs(runs)
     except ValueError as error:
@@ -177,6 +177,9 @@ def _print_merged(runs: dict[str, Any]) -> None:
         console.print(f"{name}: {data['device']['gpu']}, {data['date']}")
     print_rows(console, merged, [s for s in GPU_SYSTEMS if any(s in (*r.latencies, *r.reasons) for r in merged)])
     print_losses(console, merged)
+    if json_path is not None:
+        newest = max(runs.values(), key=lambda data: data["date"])
+        json_path.write_text(json.dumps(rows_to_json(newest, merged), indent=1), encoding="utf-8")
 
 
 class _Measurement:

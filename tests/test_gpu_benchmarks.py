@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from rich.console import Console
 from torch import nn
 
 # The benchmarks are scripts at the root of the repository, not part of a wheel.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import gpu_first_call, llama_layers
+from benchmarks import gpu_first_call, gpu_models, llama_layers
 from benchmarks.gpu_dynamic import SWEEPS, DynamicRow, print_rows
 from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
@@ -114,6 +115,17 @@ def test_a_row_of_several_runs_is_that_of_the_last_one_that_measured_it() -> Non
 def test_a_row_that_no_run_measured_is_named_with_the_reason() -> None:
     (row,) = merge_runs({"a": _run(unmeasured("m:1:f16", ["eager", "hidet"]))})
     assert row.reasons == dict.fromkeys(["eager", "hidet"], "the run ended before this was measured")
+
+
+def test_what_is_merged_can_be_written_as_one_run_of_the_newest_date(tmp_path: Path) -> None:
+    for day in (1, 2):
+        data = _run(replace(_row(hidet=float(day)), name=f"m{day}:1:f16")) | {"date": f"2026-01-0{day}"}
+        (tmp_path / f"{day}.json").write_text(json.dumps(data))
+    files, written = f"{tmp_path}/2.json,{tmp_path}/1.json", tmp_path / "both.json"
+    result = CliRunner().invoke(gpu_models.main, ["--merge", files, "--json", str(written)])
+    assert result.exit_code == 0, result.output
+    both = json.loads(written.read_text())
+    assert both["date"] == "2026-01-02" and [row.name for row in rows_from_json(both)] == ["m2:1:f16", "m1:1:f16"]
 
 
 def test_runs_on_different_devices_are_not_merged() -> None:
