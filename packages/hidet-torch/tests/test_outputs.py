@@ -343,6 +343,53 @@ def test_a_view_of_an_argument_that_another_one_is_a_view_of_has_the_gradient_of
     assert x.grad is not None and x.grad.tolist() == [[2.0] * 3] * 4
 
 
+def _beyond_a_slice(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    row = x.expand(x.shape[0], -1, -1)[:, -2, :4]
+    return row.as_strided((2, 2), (1, 1), 3), y.sin()
+
+
+def _beyond_two_slices(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    wide = x.expand(x.shape[0], -1, -1)[0, -2].as_strided((6,), (1,), 2)
+    return wide.as_strided((4,), (2,), 1)[1:], y.sin()
+
+
+def _beyond_a_slice_of_a_result(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    result = x * 2
+    row = result.expand(x.shape[0], -1, -1)[:, -2, :4]
+    return row.as_strided((2, 2), (1, 1), 3), y.sin(), result
+
+
+def _beyond_a_slice_of_a_written_one(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    row = x.mul_(2).expand(x.shape[0], -1, -1)[:, -2, :4]
+    return row.as_strided((2, 2), (1, 1), 3), y.sin()
+
+
+BEYOND = [
+    _beyond_a_slice,
+    _beyond_two_slices,
+    _beyond_a_slice_of_a_result,
+    _beyond_a_slice_of_a_written_one,
+]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("function", BEYOND)
+def test_elements_that_a_view_takes_from_beyond_what_it_is_a_view_of_have_no_gradient(
+    function: Any, dynamic: bool
+) -> None:
+    """Seed 1141141."""
+    compiled = torch.compile(function, backend="hidet", dynamic=dynamic)
+    for rows in (3, 4):
+        gradients = []
+        for each in (compiled, function):
+            x = torch.arange(rows * 4.0).view(rows, 4).requires_grad_()
+            result, *_ = each(x * 1, torch.ones(5, requires_grad=True))
+            (result * torch.arange(1.0, 1 + result.numel()).view(result.shape)).sum().backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients)
+
+
 def test_a_result_that_the_graph_makes_with_other_axes_can_be_changed_in_place() -> None:
     """Seed 1240558."""
     layer = torch.nn.Linear(6, 2)

@@ -13,8 +13,9 @@ Results get their eager strides by giving the value that type, where a computed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -46,12 +47,14 @@ class OutputPlan:
     """One thing to return.
 
     number: of an argument of the call, or of a result of the core graph. region: the part of it, None for all.
-    fixed: the thing itself; a Dim stands for its value.
+    through: parts of the same that the region is a view of, the first one first: elements that are not in all of them
+    have no gradient. fixed: the thing itself; a Dim stands for its value.
     """
 
     source: Literal["argument", "result", "element", "fixed"]
     number: int = -1
     region: Region | None = None
+    through: tuple[Region, ...] = ()
     fixed: Any = None
 
 
@@ -154,6 +157,7 @@ class _Planner:
         self.plan = PlannedOutputs()
         self.owners: dict[Value, int] = {}
         self.holders: dict[int, fx.Node] = {}
+        self.returned: frozenset[fx.Node] = frozenset()
         tensors = [(n, tensor_of_caller(node)) for n, node in enumerate(arguments) if _is_tensor(node)]
         self.argument_offsets = {number: tensor.storage_offset() for number, tensor in tensors}
         self.argument_dtypes = {number: tensor.dtype for number, tensor in tensors}
@@ -168,6 +172,7 @@ class _Planner:
         }
 
     def run(self, returned: Sequence[Any], saved_from: int | None) -> PlannedOutputs:
+        self.returned = frozenset(item for item in returned if isinstance(item, fx.Node))
         facts = [self._facts(item) for item in returned]
         visible = len(returned) if saved_from is None else saved_from
         computed = [fact for fact in facts if fact is not None and fact.storage not in self.arguments]
@@ -199,15 +204,7 @@ class _Planner:
 
     def _owner(self, fact: _Returned) -> _Returned | None:
         """The tensor that a returned one is a view of; None where no node makes the whole of it."""
-        node = fact.node
-        while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
-            source = node.args[0]
-            # One of several results (split, unbind) is a view of what these are made of.
-            if isinstance(source.meta.get("val"), tuple | list) and source.args and isinstance(source.args[0], fx.Node):
-                source = source.args[0]
-            if not _is_tensor(source) or _memory_key(tensor_of_caller(source)) != fact.storage:
-                break
-            node = source
+        *_, node = _views(fact.node)
         found = self._facts(node)
         return found if found is not None and found.is_whole and COMPLEX not in node.meta else None
 
@@ -237,13 +234,31 @@ class _Planner:
         self._tell(*region.shape, *region.strides, region.offset)
         return OutputPlan(source, number, region)
 
+    def _view(
+        self, source: Literal["argument", "result"], number: int, fact: _Returned, whole: Value, begin: Dim
+    ) -> OutputPlan:
+        """A view as the graph makes it. begin: the place in the storage of the first element of `whole`."""
+        views = list(_views(fact.node))
+        through: list[Region] = []
+        # What is no result itself torch makes no views of: their gradients are those of the graph.
+        if source == "argument" or views[-1] in self.returned:
+            for node, viewed in pairwise(views):
+                if node.target == torch.ops.aten.as_strided.default and viewed not in self.argument_nodes:
+                    found = self._facts(viewed)
+                    assert found is not None
+                    through.insert(0, self._region_of(found, whole, begin))
+        for region in through:
+            self._tell(*region.shape, *region.strides, region.offset)
+        plan = self._part(source, number, self._region_of(fact, whole, begin))
+        return replace(plan, through=tuple(through))
+
     def _tensor(self, fact: _Returned, bases: dict[int, OutputPlan], is_saved: bool) -> OutputPlan:
         if fact.node in self.argument_nodes:
             return OutputPlan("argument", self.argument_nodes[fact.node])
         number = self.arguments.get(fact.storage)
         if number is not None and self.argument_dtypes[number] == fact.dtype:
             begin = self.sizes.dim(self.argument_offsets[number])
-            return self._part("argument", number, self._region_of(fact, self.argument_values[number], begin))
+            return self._view("argument", number, fact, self.argument_values[number], begin)
         if fact.storage in self.written:
             plan = self._view_of_written(fact, *self.written[fact.storage], is_saved)
             if plan is not None:
@@ -262,7 +277,7 @@ class _Planner:
             return self._part("result", base.number, fact.region)
         # A copy of a part may be that part of what it is copied from, from an element on that is not the first.
         begin = 0 if base.region is None else 0 - base.region.offset
-        return self._part("result", base.number, self._region_of(fact, whole, begin))
+        return self._view("result", base.number, fact, whole, begin)
 
     def _view_of_written(self, fact: _Returned, number: int, source: fx.Node, is_saved: bool) -> OutputPlan | None:
         """A view of what an argument is overwritten with, as that view of the argument.
@@ -275,7 +290,7 @@ class _Planner:
         strides = self.argument_values[number].tensor.element_strides
         if same_shape(self.sizes.shape(source.meta["val"].stride()), strides):
             begin = self.sizes.dim(source.meta["val"].storage_offset())
-            return self._part("argument", number, self._region_of(fact, self.resolve(source), begin))
+            return self._view("argument", number, fact, self.resolve(source), begin)
         if is_saved:
             return None
         value, whole = self.resolve(fact.node), self.resolve(source)
@@ -392,6 +407,21 @@ def _without_zeros(dim: Dim, sizes: Sequence[Dim]) -> Dim:
 def _memory_key(tensor: torch.Tensor) -> int:
     """A number that tensors share exactly when they lie in one storage and show it alike: a conjugate shows others."""
     return 4 * compat.storage_key(tensor) + 2 * tensor.is_conj() + tensor.is_neg()
+
+
+def _views(node: fx.Node) -> Iterator[fx.Node]:
+    """The node, and what it is a view of, nearest first."""
+    storage = _memory_key(tensor_of_caller(node))
+    yield node
+    while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
+        source = node.args[0]
+        # One of several results (split, unbind) is a view of what these are made of.
+        if isinstance(source.meta.get("val"), tuple | list) and source.args and isinstance(source.args[0], fx.Node):
+            source = source.args[0]
+        if not _is_tensor(source) or _memory_key(tensor_of_caller(source)) != storage:
+            return
+        node = source
+        yield node
 
 
 def _is_tensor(node: fx.Node) -> bool:

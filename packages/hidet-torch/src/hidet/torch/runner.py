@@ -14,7 +14,7 @@ from hidet.runtime.parameter_sets import item_getter
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.fx_nodes import as_real
-from hidet.torch.outputs import OutputPlan
+from hidet.torch.outputs import OutputPlan, Region
 from hidet.torch.tensors import DeviceAdapter, TorchAdapter
 
 Evaluate = Callable[[Sequence[int]], tuple[int, ...]]
@@ -124,15 +124,23 @@ def _make(plan: OutputPlan, args: Sequence[Any], results: Sequence[Any], sizes: 
     tensor = args[plan.number] if plan.source == "argument" else results[plan.number]
     if plan.region is None:
         return tensor
-    shape = [_value(extent, sizes) for extent in plan.region.shape]
-    strides = [_value(stride, sizes) for stride in plan.region.strides]
-    begin = tensor.storage_offset() + _value(plan.region.offset, sizes)
-    if plan.source == "result":
+    first = tensor.storage_offset()
+    if plan.source == "result" and not plan.through:
         # No view to autograd, which would give it a gradient wherever the other result has one, and refuse to change in
         # place what a function with a backward pass has returned as a view.
         made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        shape, strides, begin = _place(plan.region, first, sizes)
         return made.set_(tensor.untyped_storage(), begin, shape, strides)
-    return tensor.as_strided(shape, strides, begin)
+    for region in (*plan.through, plan.region):
+        tensor = tensor.as_strided(*_place(region, first, sizes))
+    return tensor
+
+
+def _place(region: Region, first: int, sizes: dict[DimExpr, int]) -> tuple[list[int], list[int], int]:
+    """Sizes, strides and storage offset. first: the storage offset of the tensor that it is a region of."""
+    shape = [_value(extent, sizes) for extent in region.shape]
+    strides = [_value(stride, sizes) for stride in region.strides]
+    return shape, strides, first + _value(region.offset, sizes)
 
 
 def _value(item: Any, sizes: dict[DimExpr, int]) -> Any:
@@ -167,8 +175,8 @@ class _Sizes:
 
 def _dims_of(plan: OutputPlan) -> list[DimExpr]:
     found: list[Dim] = []
-    if plan.region is not None:
-        found += [*plan.region.shape, *plan.region.strides, plan.region.offset]
+    for region in (*plan.through, *([] if plan.region is None else [plan.region])):
+        found += [*region.shape, *region.strides, region.offset]
     stack = [plan.fixed]
     while stack:
         item = stack.pop()
