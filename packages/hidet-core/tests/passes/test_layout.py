@@ -126,3 +126,14 @@ def test_attention_results_lie_by_position(becomes):
           return %2, %3
         """,
     )
+
+
+def test_results_of_windows_lie_by_position(ctx, parse):
+    graph = parse("""
+        graph g(%q: f64[2, 7, 3, 5, 4]):
+          %0: f64[2, 7, 3, 5, 4] = attention(%q, %q, %q)
+          %1: f64[2, 7, 3, 5, 4] = relu(%0)
+          return %1
+    """)
+    (attended, _) = AttentionLayout().run(graph, ctx).nodes
+    assert attended.outputs[0].tensor.element_strides == (420, 60, 4, 12, 1)

@@ -1,5 +1,7 @@
 """Chains of operators with views between them: axes in another order, split and merged."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -44,10 +46,135 @@ def test_attention_whose_queries_share_keys_in_one_product(ctx, parse, mask):
     np.testing.assert_allclose(*(interpret(made, arrays)[0] for made in (after, before)), atol=1e-9)
 
 
-def test_a_mask_that_tells_apart_heads_of_keys_alone_is_left_as_it_is(ctx, parse):
-    """It would be repeated in part of an axis."""
-    after = Recompose().run(parse(grouped("1, 2, 3, 5, 7")), ctx)
-    assert "attention" not in {node.op.name for node in after.nodes}
+def test_a_mask_that_tells_apart_heads_of_keys_alone_is_repeated_for_queries_that_share_them(ctx, parse, same_result):
+    """Heads of queries are one axis of attention with grouped queries."""
+    before = parse(grouped("1, 2, 3, 5, 7"))
+    after = Recompose().run(before, ctx)
+    (found,) = [node for node in after.nodes if node.op.name == "attention"]
+    assert found.values[3].tensor.shape == (2, 6, 5, 7)
+    same_result(before, after)
+
+
+def windowed(first, second, images="2"):
+    """Scores of 4 windows an image and 3 heads, to which two terms are added: one by images and windows as one axis,
+    one where they are two. images: an extent."""
+    both = {"2": "8", "1": "4", "s": "4*s"}[images]
+    keys = f"f64[{both}, 3, 6, 8]"
+    return f"""
+        {"symbol s: 2..64" if images == "s" else ""}
+        graph g(%q: f64[{both}, 3, 5, 8], %k: {keys}, %v: {keys}, %m: f64[{first}], %n: f64[{second}]):
+          const %c: f64[] = 0.5
+          %0: f64[{both}, 3, 5, 8] = mul(%q, %c)
+          %1: f64[{both}, 3, 5, 6] = matmul(%0, %k, trans_b=True)
+          %2: f64[{both}, 3, 5, 6] = add(%1, %m)
+          %3: f64[{images}, 4, 3, 5, 6] = reshape(%2, shape=[dim({images}), 4, 3, 5, 6])
+          %4: f64[{images}, 4, 3, 5, 6] = add(%3, %n)
+          %5: f64[{both}, 3, 5, 6] = reshape(%4, shape=[dim({both}), 3, 5, 6])
+          %6: f64[{both}, 3, 5, 6] = softmax(%5)
+          %9: f64[{both}, 3, 5, 8] = matmul(%6, %v)
+          return %9
+    """
+
+
+@pytest.mark.parametrize("images", ["2", "1", "s"])
+def test_windows_that_are_shifted_have_a_mask_that_all_images_share(ctx, parse, same_result, images):
+    """Swin's: a bias for each head and a mask for each window."""
+    before = parse(windowed("1, 3, 5, 6", "1, 4, 1, 5, 6", images))
+    after = Recompose().run(before, ctx)
+    (found,) = [node for node in after.nodes if node.op.name == "attention"]
+    assert math.prod(found.values[3].tensor.shape) == 4 * 3 * 5 * 6
+    assert not {"matmul", "softmax", "expand"} & {node.op.name for node in after.nodes}
+    same_result(before, after)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        ("1, 3, 5, 6", "2, 1, 1, 1, 6"),
+        ("8, 1, 5, 1", "1, 4, 3, 1, 1"),
+        ("6", "2, 4, 3, 5, 6"),
+        ("8, 1, 1, 6", "2, 4, 1, 1, 6"),
+    ],
+)
+def test_terms_of_scores_may_be_repeated_along_any_part_of_an_axis(ctx, parse, same_result, terms):
+    before = parse(windowed(*terms))
+    after = Recompose().run(before, ctx)
+    assert {node.op.name for node in after.nodes} <= {"attention", "add", "reshape"}
+    same_result(before, after)
+
+
+def test_a_term_of_windows_is_no_larger_in_one_layer_of_attention_than_in_several(ctx, parse):
+    """Where no term tells images from windows, they stay one axis."""
+    after = Recompose().run(parse(windowed("1, 3, 5, 6", "1, 1, 3, 5, 1")), ctx)
+    (found,) = [node for node in after.nodes if node.op.name == "attention"]
+    assert found.outputs[0].tensor.shape == (8, 3, 5, 8)
+
+
+def test_positions_relative_along_two_axes_are_added_as_one_mask(ctx, parse, same_result):
+    """Those of queries and of keys are axes of their own where SAM adds its terms."""
+    before = parse("""
+        graph g(%q: f64[4, 6, 8], %k: f64[4, 10, 8], %v: f64[4, 10, 8], %m: f64[4, 3, 2, 5, 1], %n: f64[4, 3, 2, 1, 2]):
+          %1: f64[4, 6, 10] = matmul(%q, %k, trans_b=True)
+          %2: f64[4, 3, 2, 5, 2] = reshape(%1, shape=[4, 3, 2, 5, 2])
+          %3: f64[4, 3, 2, 5, 2] = add(%2, %m)
+          %4: f64[4, 3, 2, 5, 2] = add(%3, %n)
+          %5: f64[4, 6, 10] = reshape(%4, shape=[4, 6, 10])
+          %6: f64[4, 6, 10] = softmax(%5)
+          %9: f64[4, 6, 8] = matmul(%6, %v)
+          return %9
+        """)
+    after = Recompose().run(before, ctx)
+    assert [node.op.name for node in after.nodes] == ["reshape", "reshape", "add", "reshape", "attention"]
+    same_result(before, after)
+
+
+def test_a_term_of_one_part_of_the_keys_is_repeated_along_the_other(ctx, parse, same_result):
+    before = parse("""
+        graph g(%q: f64[4, 6, 8], %k: f64[4, 10, 8], %v: f64[4, 10, 8], %m: f64[5, 1]):
+          %1: f64[4, 6, 10] = matmul(%q, %k, trans_b=True)
+          %2: f64[4, 6, 5, 2] = reshape(%1, shape=[4, 6, 5, 2])
+          %3: f64[4, 6, 5, 2] = add(%2, %m)
+          %5: f64[4, 6, 10] = reshape(%3, shape=[4, 6, 10])
+          %6: f64[4, 6, 10] = softmax(%5)
+          %9: f64[4, 6, 8] = matmul(%6, %v)
+          return %9
+        """)
+    after = Recompose().run(before, ctx)
+    (found,) = [node for node in after.nodes if node.op.name == "attention"]
+    assert found.values[3].tensor.shape == (1, 1, 10)
+    same_result(before, after)
+
+
+@pytest.mark.parametrize("place", ["queries", "keys"])
+def test_a_scale_that_is_rounded_to_16_bits_is_the_scale_of_attention(ctx, parse, place):
+    source, (q, k) = {"queries": ("%q", ("%2", "%k")), "keys": ("%k", ("%q", "%2"))}[place]
+    before = parse(f"""
+        graph g(%q: f16[2, 5, 8], %k: f16[2, 5, 8], %v: f16[2, 5, 8]):
+          const %c: f32[] = 0.25
+          %0: f32[2, 5, 8] = cast({source}, dtype=f32)
+          %1: f32[2, 5, 8] = mul(%0, %c)
+          %2: f16[2, 5, 8] = cast(%1, dtype=f16)
+          %3: f16[2, 5, 5] = matmul({q}, {k}, trans_b=True)
+          %4: f16[2, 5, 5] = softmax(%3)
+          %9: f16[2, 5, 8] = matmul(%4, %v)
+          return %9
+        """)
+    (found,) = Recompose().run(before, ctx).nodes
+    assert found.attrs["scale"] == 0.25 and [value.name for value in found.values] == ["q", "k", "v"]
+
+
+def test_queries_that_are_rounded_to_16_bits_stay_rounded(ctx, parse):
+    before = parse("""
+        graph g(%q: f32[2, 5, 8], %k: f16[2, 5, 8], %v: f16[2, 5, 8]):
+          const %c: f32[] = 0.25
+          %1: f32[2, 5, 8] = mul(%q, %c)
+          %2: f16[2, 5, 8] = cast(%1, dtype=f16)
+          %3: f16[2, 5, 5] = matmul(%2, %k, trans_b=True)
+          %4: f16[2, 5, 5] = softmax(%3)
+          %9: f16[2, 5, 8] = matmul(%4, %v)
+          return %9
+        """)
+    assert [node.op.name for node in Recompose().run(before, ctx).nodes] == ["mul", "cast", "attention"]
 
 
 @pytest.mark.parametrize("keepdim", ["", ", keepdim=True"])

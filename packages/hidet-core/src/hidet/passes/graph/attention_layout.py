@@ -16,12 +16,14 @@ from hidet.graph.types import strides_of_order
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
-_ORDER = (0, 2, 1, 3)
+
+_LEAST_RANK = 4
+"""Below it an axis is batch and heads at once, which nobody merges with the last."""
 
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """First results [b, h, s, d] of attention that are not results of the graph lie in memory as [b, s, h, d]."""
+    """First results [..., h, s, d] of attention that are not results of the graph lie in memory as [..., s, h, d]."""
 
     name: ClassVar[str] = "attention-layout"
 
@@ -33,9 +35,11 @@ class AttentionLayout:
         for node in graph.nodes:
             new = rebuild_node(node, mapping)
             outputs = node.outputs
-            if node.op.layout == "bshd" and outputs[0] not in fixed and outputs[0].tensor.rank == len(_ORDER):
+            rank = outputs[0].tensor.rank if node.op.layout == "bshd" else 0
+            if rank >= _LEAST_RANK and outputs[0] not in fixed:
                 old = outputs[0]
-                type_ = old.tensor.with_strides(strides_of_order(old.tensor.shape, _ORDER))
+                order = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+                type_ = old.tensor.with_strides(strides_of_order(old.tensor.shape, order))
                 if old.type != type_:
                     mapping[old] = Value(old.name, type_)
                     outputs = (mapping[old], *outputs[1:])

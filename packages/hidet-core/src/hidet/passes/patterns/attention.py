@@ -5,7 +5,8 @@
     attention(q, repeat(k), repeat(v))         = attention(q, k, v) with enable_gqa
 
 Views may lie anywhere between: einsum merges the axes before the rows of matrices, and jax has queries that share keys
-as rows of one product, and moves them to the front for the softmax.
+as rows of one product, and moves them to the front for the softmax. What is added between views is one mask
+(`attention_mask`).
 
 The additive mask may be -inf for some keys of a row, and fills with a large negative number are masks. Fills with -inf
 are not recognised: where they hide a whole row, the written-out form gives NaN and `attention` gives 0.
@@ -17,28 +18,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
 from hidet.operators.rules import arithmetic_dtype
-from hidet.passes.graph.move_views import RESHAPES, broadcast_after_reshape
+from hidet.passes.graph.move_views import RESHAPES
 from hidet.passes.graph.simplify import merge_reshapes, merge_transposes, remove_identity
 from hidet.passes.local import Rule, Site
+from hidet.passes.patterns.attention_mask import HIDING, Mask, cut_axes, placed_mask, summed_masks
 from hidet.passes.patterns.axes import Axis, Frames, Piece, rearranged, views_below
 from hidet.passes.patterns.products import product_of
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """What is added to scores; with a fill, flags of the scores that are kept, which it stands in the place of else.
-
-    views: how many views are between it and the softmax.
-    """
-
-    value: Value
-    fill: Value | None
-    views: int
 
 
 @dataclass(slots=True)
@@ -69,6 +58,19 @@ class Layout:
     def outer(self) -> list[Axis]:
         """The axes of queries before their rows."""
         return [*self.batch[:-1], self.batch[-1] + self.group] if self.group else self.batch
+
+    @property
+    def scores(self) -> list[Axis]:
+        """The axes of scores."""
+        return [*self.outer, self.queries, self.keys]
+
+    def in_parts(self, axes: Sequence[Sequence[Axis]]) -> tuple[Layout, list[Sequence[Axis]]]:
+        """A layout that has parts of the axes of scores as axes of its own, where it may, and the parts of those."""
+        *outer, queries, keys = axes
+        heads = [outer.pop()] if self.group else []
+        batch = [part for parts in outer for part in parts]
+        layout = Layout([*batch, self.batch[-1]] if self.group else batch, self.group, self.queries, self.keys)
+        return layout, [*([part] for part in batch), *heads, queries, keys]
 
 
 def attention(site: Site) -> Value | None:
@@ -108,6 +110,14 @@ def _attention(site: Site, place: int) -> Value | None:
     batch, rows, keys = outer[:-2], outer[-1 if is_turned else -2], outer[-2 if is_turned else -1]
     if layout is None or keys != layout.keys:
         return None
+    masks = [
+        placed_mask(site, mask, frames[made[len(scores.views) - mask.views]], layout.scores)
+        for mask in reversed(scores.masks)
+    ]
+    cut = cut_axes(layout.scores, masks)
+    if cut is None:
+        return None
+    layout, parts = layout.in_parts(cut)
     is_turned = place == 1 or bool(site.node.attrs["trans_b"])
     depth: Axis = (Piece(values.tensor.shape[-2 if is_turned else -1]),)
     v = rearranged(
@@ -116,11 +126,9 @@ def _attention(site: Site, place: int) -> Value | None:
     operands = None if v is None else _operands(site, scores, inner, layout)
     if operands is None:
         return None
-    mask: Value | None = None
-    for given in reversed(scores.masks):
-        mask = _masked(site, given, mask, frames[made[len(scores.views) - given.views]], layout)
-        if mask is None:
-            return None
+    mask = summed_masks(site, masks, parts)
+    if masks and mask is None:
+        return None
     is_grouped = {"enable_gqa": True} if layout.group else {}
     found = site.emit("attention", *operands, v, mask, scale=scores.scale, **is_grouped)
     wanted = [*batch, depth, rows] if place == 1 else [*batch, rows, depth]
@@ -156,38 +164,6 @@ def _operands(site: Site, scores: Scores, axes: Sequence[Axis], layout: Layout) 
     else:
         q, k = rearranged(site, scores.q, first, orders[0]), rearranged(site, scores.k, second, orders[1])
     return None if q is None or k is None else (q, k)
-
-
-def _masked(site: Site, mask: Mask, below: Value | None, axes: Sequence[Axis], layout: Layout) -> Value | None:
-    """A mask, with what lies below it, as one that is added to scores of a layout. axes: of the mask."""
-    order = [*layout.outer, layout.queries, layout.keys]
-    value = mask.value if list(axes) == order else _narrowed(site, mask.value)
-    placed = rearranged(site, value, axes, order)
-    if placed is None:
-        return None
-    if mask.fill is None:
-        return placed if below is None else site.emit("add", placed, below)
-    # Where it hides a whole row, all keys count alike in either form.
-    kept = site.constant(0, mask.fill) if below is None else below
-    return site.emit("where", placed, kept, site.constant(_HIDING, mask.fill))
-
-
-def _narrowed(site: Site, value: Value) -> Value:
-    """What broadcasts to `value`, and has its rank, where it is a view of something smaller."""
-    node = site.made_by(value, "expand", RESHAPES)
-    source = None if node is None else node.inputs[0]
-    if node is None or source is None:
-        return value
-    small = _narrowed(site, source)
-    shape: Sequence[Dim] | None = small.tensor.shape
-    if node.op.name != "expand":
-        if small is source:
-            return value
-        shape = broadcast_after_reshape(small.tensor.shape, source.tensor.shape, value.tensor.shape)
-    if shape is None:
-        return value
-    shape = (*[1] * (value.tensor.rank - len(shape)), *shape)
-    return small if same_shape(small.tensor.shape, shape) else site.emit("reshape", small, shape=shape)
 
 
 def _without_cast(site: Site, value: Value) -> Value:
@@ -226,11 +202,19 @@ def _scores(site: Site, value: Value, dtype: DType) -> Scores | None:
         current = _without_cast(site, below)
     if product.attrs["trans_a"] or not site.is_read_once(product.outputs[0]):
         return None
-    q, k = (product_of(site, operand, root=False) for operand in product.values)
-    if len(q.factors) != 1 or len(k.factors) != 1:
-        return None
-    queries, keys = (_before_widening(site, operand.factors[0], dtype) for operand in (q, k))
-    return Scores(product, queries, keys, scale * q.number * k.number, masks, views)
+    q, k = (_operand(site, operand, dtype) for operand in product.values)
+    return None if q is None or k is None else Scores(product, q[0], k[0], scale * q[1] * k[1], masks, views)
+
+
+def _operand(site: Site, value: Value, dtype: DType) -> tuple[Value, float] | None:
+    """(x, c) for c * x with x of `dtype`, which may be computed in the arithmetic type and rounded."""
+    for rounded in (_without_cast(site, value), value):
+        found = product_of(site, rounded, root=False)
+        if len(found.factors) == 1:
+            factor = _before_widening(site, found.factors[0], dtype)
+            if factor.tensor.dtype == dtype:
+                return factor, found.number
+    return None
 
 
 def _before_widening(site: Site, value: Value, dtype: DType) -> Value:
@@ -241,20 +225,15 @@ def _before_widening(site: Site, value: Value, dtype: DType) -> Value:
     return source if source is not None and is_widened else value
 
 
-_HIDING = -1e30
-"""What hides a key when it is added: it is what sums of it and scores are rounded to, and far enough from the largest
-numbers for kernels that multiply scores by log2(e)."""
-
-
 def _below_mask(site: Site, value: Value, views: int) -> tuple[Value, Mask] | None:
-    """(s, mask) for s + mask, and for where(flags, s, c) of scores s and c not above `_HIDING`."""
+    """(s, mask) for s + mask, and for where(flags, s, c) of scores s and c not above `HIDING`."""
     node = site.made_by(value, "add", "where")
     if node is None or not site.is_read_once(value):
         return None
     if node.op.name == "where":
         flags, source, fill = node.values
         number = _number(site, fill)
-        if number is None or not math.isfinite(number) or number > _HIDING or not _is_scores(site, source):
+        if number is None or not math.isfinite(number) or number > HIDING or not _is_scores(site, source):
             return None
         found = source, Mask(flags, fill, views)
     else:
@@ -288,11 +267,10 @@ def _is_scores(site: Site, value: Value | None) -> bool:
 
 
 def _fits(scores: Scores, values: Value) -> bool:
-    """Whether the operands have one floating-point type, and so have masks that are added."""
+    """Whether masks that are added have one floating-point type, and values such a type."""
     added = {mask.value.tensor.dtype for mask in scores.masks if mask.fill is None}
     added |= {mask.fill.tensor.dtype for mask in scores.masks if mask.fill is not None}
-    dtypes = {operand.tensor.dtype for operand in (scores.q, scores.k, values)}
-    return len(dtypes) == 1 and len(added) <= 1 and all(dtype.is_float for dtype in (*dtypes, *added))
+    return len(added) <= 1 and all(dtype.is_float for dtype in (values.tensor.dtype, *added))
 
 
 def grouped_queries(site: Site) -> Value | None:
