@@ -508,8 +508,8 @@ def test_attention_where_only_scores_are_merged(recomposed):
     )
 
 
-def test_what_is_added_below_a_factor_is_no_mask(stays):
-    stays(
+def test_what_is_added_below_a_factor_is_scaled_too(recomposed):
+    recomposed(
         attention(
             "const %c: f64[] = 0.5",
             "%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)",
@@ -517,7 +517,12 @@ def test_what_is_added_below_a_factor_is_no_mask(stays):
             "%3: f64[2, 3, 5, 6] = mul(%2, %c)",
             "%4: f64[2, 3, 5, 6] = softmax(%3)",
             "%9: f64[2, 3, 5, 4] = matmul(%4, %v)",
-        )
+        ),
+        attention(
+            "const %c: f64[] = 0.5",
+            "%1: f64[3, 5, 6] = mul(%m, %c)",
+            "%9: f64[2, 3, 5, 4] = attention(%q, %k, %v, %1, scale=0.5)",
+        ),
     )
 
 

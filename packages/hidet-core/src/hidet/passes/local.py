@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from hidet.plugins.specs import FAMILY
 
 # Elements of a constant that are looked at.
 _MOST_COMPARED = 4096
+# Elements of a constant that rules may look at: as many as masks of long sequences have.
+_MOST_ELEMENTS = 1 << 24
 # A rule shortens what it matches, so few rounds are ever needed; the bound only stops rules that undo each other.
 _MAX_ROUNDS = 16
 
@@ -78,6 +81,13 @@ class Site:
         if not 0 < array.size <= _MOST_COMPARED:
             return None
         return True if array.all() else None if array.any() else False
+
+    def elements(self, value: Value) -> Any | None:
+        """The array of a constant of at most `_MOST_ELEMENTS`; None for other values."""
+        data = self._walk.rewriter.constant_data(value)
+        if data is None or math.prod(data.numpy().shape) > _MOST_ELEMENTS:
+            return None
+        return data.numpy()
 
     def emit(self, op: str | OperatorSpec, *inputs: Value | None, **attrs: Any) -> Value:
         """Apply a one-output operator in the node's place."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hidet.passes.local import Rule
-from hidet.passes.patterns import activation, attention, normalize, reduction
+from hidet.passes.patterns import activation, attention, causal, normalize, reduction
 
-FAMILIES = (reduction, activation, normalize, attention)
+FAMILIES = (reduction, activation, normalize, attention, causal)
 
 
 def all_rules() -> Mapping[str, tuple[Rule, ...]]:

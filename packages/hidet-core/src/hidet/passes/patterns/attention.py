@@ -9,14 +9,14 @@ as rows of one product, and moves them to the front for the softmax. What is add
 (`attention_mask`).
 
 The additive mask may be -inf for some keys of a row, and fills with a large negative number are masks. Fills with -inf
-are not recognised: where they hide a whole row, the written-out form gives NaN and `attention` gives 0.
+are where each row surely keeps a key: where a whole row is hidden, the written-out form gives NaN and `attention` 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hidet.dtypes import DType
 from hidet.graph.graph import Node, Value
@@ -27,6 +27,7 @@ from hidet.passes.graph.simplify import merge_reshapes, merge_transposes, remove
 from hidet.passes.local import Rule, Site
 from hidet.passes.patterns.attention_mask import HIDING, Mask, cut_axes, placed_mask, summed_masks
 from hidet.passes.patterns.axes import Axis, Frames, Piece, rearranged, views_below
+from hidet.passes.patterns.causal import shows_a_key
 from hidet.passes.patterns.products import product_of
 
 
@@ -188,11 +189,11 @@ def _scores(site: Site, value: Value, dtype: DType) -> Scores | None:
         views += passed
         found = None if passed else _below_mask(site, current, len(views))
         if found is not None:
-            # What lies below a factor is scaled, too.
-            if scale != 1:
-                return None
             below, mask = found
-            masks.append(mask)
+            # What lies below a factor is scaled, too; what hides a key hides it all the more, or does not.
+            if mask.fill is not None and not 0 < scale <= 1:
+                return None
+            masks.append(replace(mask, scale=scale))
         elif not passed:
             scaled = product_of(site, current, root=False)
             if len(scaled.factors) != 1 or scaled.factors[0] is current:
@@ -226,22 +227,34 @@ def _before_widening(site: Site, value: Value, dtype: DType) -> Value:
 
 
 def _below_mask(site: Site, value: Value, views: int) -> tuple[Value, Mask] | None:
-    """(s, mask) for s + mask, and for where(flags, s, c) of scores s and c not above `HIDING`."""
-    node = site.made_by(value, "add", "where")
+    """(s, mask) for s + mask, s - mask, and where(flags, s, c) of scores s and c that hides a key."""
+    node = site.made_by(value, "add", "sub", "where")
     if node is None or not site.is_read_once(value):
         return None
+    operands = node.values[-2:]
+    chosen = next((n for n in (0, 1) if _is_scores(site, operands[n])), None)
+    if chosen is None or (node.op.name == "sub" and chosen == 1):
+        return None
+    source, other = operands[chosen], operands[1 - chosen]
     if node.op.name == "where":
-        flags, source, fill = node.values
-        number = _number(site, fill)
-        if number is None or not math.isfinite(number) or number > HIDING or not _is_scores(site, source):
+        if not _hides(site, node.values[0], _number(site, other), source.tensor.dtype, kept=chosen == 0):
             return None
-        found = source, Mask(flags, fill, views)
+        found = source, Mask(node.values[0], other, views, kept=chosen == 0)
     else:
-        chosen = next((n for n in (0, 1) if _is_scores(site, node.inputs[n])), None)
-        if chosen is None or node.attrs["alpha"] != 1:
+        if node.attrs["alpha"] != 1:
             return None
-        found = node.values[chosen], Mask(node.values[1 - chosen], None, views)
-    return found if same_shape(found[0].tensor.shape, value.tensor.shape) else None
+        found = source, Mask(site.emit("neg", other) if node.op.name == "sub" else other, None, views)
+    return found if same_shape(source.tensor.shape, value.tensor.shape) else None
+
+
+def _hides(site: Site, flags: Value, fill: float | None, dtype: DType, *, kept: bool) -> bool:
+    """Whether a fill in the place of scores gives keys no weight, but in rows of which nothing is left: these count all
+    keys alike, unless it is infinite. Then there must be none."""
+    if fill is None or math.isnan(fill):
+        return False
+    if math.isinf(fill):
+        return fill < 0 and shows_a_key(site, flags, kept=kept)
+    return fill <= max(HIDING, dtype.min)
 
 
 def _number(site: Site, value: Value) -> int | float | bool | None:
@@ -254,15 +267,15 @@ def _number(site: Site, value: Value) -> int | float | bool | None:
 def _is_scores(site: Site, value: Value | None) -> bool:
     """Whether a matrix product lies below sums, products, casts, masks and views."""
     while value is not None:
-        node = site.made_by(value, "add", "mul", "div", "cast", "where", "matmul", "transpose", RESHAPES)
+        node = site.made_by(value, "add", "sub", "mul", "div", "cast", "where", "matmul", "transpose", RESHAPES)
         if node is None or not site.is_read_once(value):
             return False
         if node.op.name == "matmul":
             return True
-        if node.op.name == "add":
-            return any(_is_scores(site, operand) for operand in node.inputs)
+        if node.op.name in ("add", "sub", "where"):
+            return any(_is_scores(site, operand) for operand in node.values[-2:])
         numbers = [operand for operand in node.values if site.number(operand) is None]
-        value = node.values[1] if node.op.name == "where" else numbers[0] if len(numbers) == 1 else None
+        value = numbers[0] if len(numbers) == 1 else None
     return False
 
 

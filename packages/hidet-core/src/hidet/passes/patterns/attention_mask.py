@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet.dims import Dim, product
 from hidet.graph.graph import Value
 from hidet.graph.types import same_shape
+from hidet.operators.rules import arithmetic_dtype
 from hidet.passes.graph.move_views import RESHAPES, broadcast_after_reshape
 from hidet.passes.local import Site
 from hidet.passes.patterns.axes import Axis, Piece, extent_of, rearranged
@@ -26,14 +27,17 @@ numbers for kernels that multiply scores by log2(e)."""
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What is added to scores; with a fill, flags of the scores that are kept, which it stands in the place of else.
+    """What is added to scores; with a fill, flags of the scores that it stands in the place of, or of all others.
 
-    views: how many views are between it and the softmax.
+    kept: what flags of scores that stay are. views: how many views are between it and the softmax. scale: a factor on
+    what is added.
     """
 
     value: Value
     fill: Value | None
     views: int
+    kept: bool = True
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class PlacedMask:
 def placed_mask(site: Site, mask: Mask, axes: Sequence[Axis], order: Sequence[Axis]) -> PlacedMask:
     """A mask at its axes, which broadcasts instead of being repeated where these are not `order` anyway."""
     value = mask.value if list(axes) == list(order) else _narrowed(site, mask.value)
-    return PlacedMask(Mask(value, mask.fill, mask.views), axes)
+    return PlacedMask(replace(mask, value=value), axes)
 
 
 def cut_axes(order: Sequence[Axis], masks: Sequence[PlacedMask]) -> list[list[Axis]] | None:
@@ -88,12 +92,33 @@ def summed_masks(site: Site, masks: Sequence[PlacedMask], axes: Sequence[Sequenc
         if value is None:
             return None
         if mask.fill is not None:
-            # Where it hides a whole row, all keys count alike in either form.
-            kept = site.constant(0, mask.fill) if total is None else total
-            total = site.emit("where", value, kept, site.constant(HIDING, mask.fill))
-        else:
-            total = value if total is None else site.emit("add", value, total)
+            total = _filled(site, mask, value, total)
+            continue
+        if mask.scale != 1:
+            value = site.emit("mul", value, site.constant(mask.scale, value))
+        total = value if total is None else site.emit("add", *_of_one_type(site, value, total))
     return None if total is None else _merged(site, total, axes)
+
+
+def _filled(site: Site, mask: Mask, flags: Value, below: Value | None) -> Value:
+    """What is added where flags keep scores, and hides keys elsewhere.
+
+    Where a whole row is hidden, all keys count alike in either form: a number hides, for which 16 bits become 32.
+    """
+    assert mask.fill is not None
+    dtype = mask.fill.tensor.dtype
+    fill = mask.fill if dtype.min <= HIDING else site.emit("cast", mask.fill, dtype=arithmetic_dtype(dtype))
+    kept, hidden = site.constant(0, fill), site.constant(HIDING, fill)
+    if below is not None:
+        kept, hidden = _of_one_type(site, below, hidden)
+    return site.emit("where", flags, *((kept, hidden) if mask.kept else (hidden, kept)))
+
+
+def _of_one_type(site: Site, a: Value, b: Value) -> tuple[Value, Value]:
+    """Two terms in the type of the one with more bits."""
+    dtype = max((a.tensor.dtype, b.tensor.dtype), key=lambda each: each.bits)
+    first, second = (x if x.tensor.dtype == dtype else site.emit("cast", x, dtype=dtype) for x in (a, b))
+    return first, second
 
 
 def _merged(site: Site, value: Value, axes: Sequence[Sequence[Axis]]) -> Value:
