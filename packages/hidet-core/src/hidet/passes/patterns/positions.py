@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from hidet.dims import Dim
 from hidet.graph.graph import Node, Value
 from hidet.passes.local import Site
@@ -124,8 +126,6 @@ def _without_lone(offset: Dim, steps: Sequence[Dim], value: Value) -> Affine:
 
 def _fitted_numbers(data: Any) -> Affine | None:
     """An array's elements, if they are affine."""
-    import numpy as np
-
     if not data.size:
         return None
     corner = data[(0,) * data.ndim]
@@ -142,8 +142,6 @@ def _fitted_numbers(data: Any) -> Affine | None:
 
 def fitted_condition(data: Any) -> Condition | None:
     """Where an array's elements are not zero, if a diagonal of its last two axes tells."""
-    import numpy as np
-
     flags = np.asarray(data != 0)
     if not flags.size:
         return None
