@@ -585,6 +585,11 @@ def leave_untraced(package: ModuleType, *but: str) -> None:
     """Let dynamo run the functions of a package's modules instead of tracing into them. but: modules that it traces."""
     from torch._dynamo import trace_rules
 
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name not in but:
-            trace_rules.add(f"{package.__name__}.{module.name}")
+    prefix = f"{package.__name__}."
+    left = {prefix + name for name in but}
+    modules = [module for module in pkgutil.iter_modules(package.__path__, prefix) if module.name not in left]
+    found = [module.module_finder.find_spec(module.name) for module in modules]
+    places = [spec.origin.removesuffix("__init__.py") for spec in found if spec is not None and spec.origin is not None]
+    # torch compiles all of its patterns anew for each module that is added by its function, which takes seconds.
+    trace_rules.SKIP_DIRS.extend(places)
+    trace_rules.add(modules[-1].name)
