@@ -124,6 +124,11 @@ class KernelCache:
         self._unpruned = 0  # bytes written since this process last looked at the total size
         self._warned: set[str] = set()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything may be found."""
+        return self._directory is not None
+
     def get(self, key: CacheKey) -> bytes | None:
         """The payload stored under `key`; None if there is none, or none that is intact."""
         payload = None if self._directory is None else self._read(self._path(key), key)

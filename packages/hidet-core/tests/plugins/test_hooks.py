@@ -314,6 +314,21 @@ def test_hook_pass_done(install_plugin) -> None:
     assert before.seen == [("fold", 0.5)]
 
 
+def test_hook_graph_facts(install_plugin) -> None:
+    install_plugin("states", "def hidet_graph_facts(ctx): return ctx.fact")
+    install_plugin("has_files", "def hidet_graph_facts(): return 'files'")
+    ctx: Any = SimpleNamespace(target=SimpleNamespace(name="toy"), fact="rules")
+    assert discover("states,has_files").graph_facts(ctx) == "has_files: files; states: rules"
+    ctx.fact = None
+    assert discover("states").graph_facts(ctx) is None
+
+
+def test_a_plugin_that_chooses_has_to_say_what_its_choices_depend_on(install_plugin) -> None:
+    install_plugin("silent", "def hidet_choose_schedule(): return None")
+    ctx: Any = SimpleNamespace(target=SimpleNamespace(name="toy"))
+    assert discover("silent").graph_facts(ctx) is None
+
+
 def test_hook_kernel_built(install_plugin, tmp_path) -> None:
     install_plugin(
         "logger",

@@ -60,6 +60,14 @@ def hidet_options() -> Iterable[OptionSpec]:
     ]
 
 
+def hidet_graph_facts() -> str | None:
+    """None where users have registered rules, or watch passes and kernels."""
+    rules, contexts = (sys.modules.get(f"hidet.compat.{name}") for name in ("rules", "pass_context"))
+    has_rules = rules is not None and bool(rules.REWRITE_RULES or rules.RESOLVE_RULES or rules.QUANTIZE_RULES)
+    is_watched = "hidet.logging" in sys.modules or (contexts is not None and contexts.is_watching())
+    return None if has_rules or is_watched else ""
+
+
 def hidet_pass_done(name: str, level: str, before: object, after: object, seconds: float) -> None:
     """Instruments of `PassContext` hear of graph passes, and `hidet.logging` of all that change something."""
     logs = sys.modules.get("hidet.logging")
@@ -70,7 +78,7 @@ def hidet_pass_done(name: str, level: str, before: object, after: object, second
         contexts.pass_done(name, before, after, seconds)
 
 
-def hidet_kernel_built(name: str, target: str, program: object, binary: bytes, cached: bool) -> None:
+def hidet_kernel_built(name: str, target: str, cached: bool) -> None:
     """`hidet.logging` hears of kernels."""
     logs = sys.modules.get("hidet.logging")
     if logs is not None:

@@ -123,6 +123,12 @@ class PassContext:
         return self
 
 
+def is_watching() -> bool:
+    """Whether an instrument is told of passes."""
+    is_drawn = option.remembered("debug_dump_graph_visual", False)
+    return bool(is_drawn) or any(context.instruments for context in PassContext._open)
+
+
 def pass_done(name: str, before: object, after: object, seconds: float) -> None:
     """Tell the instruments of the contexts that are open that a pass has run."""
     if option.remembered("debug_dump_graph_visual", False):

@@ -14,8 +14,11 @@ from hidet.progress import CompileProgress
 from hidet.target import Binary, CompileJob
 
 
-def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tuple[list[Binary], int]:
-    """Machine code of every module, from the cache where it is there; also how many were.
+def compile_modules(
+    units: Mapping[str, CompileUnit], ctx: CompileContext, together: bool = True
+) -> tuple[list[Binary], int]:
+    """Machine code of every module, from the cache where it is there; also how many were. together: keep the modules of
+    a large graph there as one entry, too.
 
     Modules are lowered when their code is not there, or when somebody wants to see them lowered.
     """
@@ -31,7 +34,7 @@ def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tu
         made = ctx.target.compile(jobs, progress.update) if jobs else []
     fresh = {binary.name: binary.data for binary in made}
     if fresh:
-        keep_modules(units, stored, fresh, ctx)
+        keep_modules(units, stored, fresh, ctx, together)
     binaries = [Binary(name, fresh.get(name) or stored[name]) for name in units]
     for binary in binaries:
         program = units[binary.name].module

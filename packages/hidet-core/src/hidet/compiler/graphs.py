@@ -14,14 +14,16 @@ from typing import Any
 
 from hidet.compiler.binaries import compile_modules
 from hidet.compiler.clock import Clock
-from hidet.compiler.loading import load_graph
-from hidet.compiler.lowering import lower_graph
+from hidet.compiler.kept_graphs import KeptGraph, graph_key, keep_graph, read_graph
+from hidet.compiler.loading import bundle_of, load_graph
+from hidet.compiler.lowering import LateLowered, lower_graph
 from hidet.compiler.report import report_on
 from hidet.context import CompileContext, Options, make_context, make_context_on, options_from
 from hidet.dims import Dim
 from hidet.errors import HidetError, ImportFailed, OptionError
 from hidet.graph.graph import Graph
 from hidet.graph.verify import verify_graph
+from hidet.host.report import has_warned
 from hidet.host.units import compile_units
 from hidet.passes.dump import in_own_folder
 from hidet.passes.manager import run_graph_passes
@@ -184,6 +186,11 @@ def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None
         )
     ctx, clock = in_own_folder(ctx, graph.name), Clock()
     with paused_gc():
+        with clock("cache"):
+            key = graph_key(graph, ctx)
+            kept = None if key is None else read_graph(key, ctx)
+        if kept is not None:
+            return _recalled(kept, graph, signature, clock, ctx)
         with clock("graph"):
             verify_graph(graph)
             optimized = run_graph_passes(graph, ctx)
@@ -193,10 +200,29 @@ def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None
                 lowered.main_code, lowered.prepare_code, kernel_asserts_reach_host=ctx.target.device == "cpu"
             )
         with clock("compile"):
-            binaries, cached = compile_modules(units, ctx)
+            binaries, cached = compile_modules(units, ctx, together=key is None)
         report = report_on(graph, optimized, lowered, len(binaries), cached, clock, ctx)
-        compiled = load_graph(lowered, binaries, signature, report, clock, ctx)
+        compiled = load_graph(bundle_of(lowered, binaries, signature, ctx), report, clock, ctx)
+        # Who compiles the graph again is to be warned again, by the steps that do.
+        if key is not None and not has_warned([*lowered.main, *lowered.prepare]):
+            keep_graph(key, compiled.bundle, report, ctx)
     ctx.registry.graph_compiled(compiled, graph, lowered, ctx)
+    return compiled
+
+
+def _recalled(
+    kept: KeptGraph, graph: Graph, signature: Signature | None, clock: Clock, ctx: CompileContext
+) -> CompiledGraph:
+    """A graph that the cache has as a whole, as if it had been compiled; what its steps make is found when asked
+    for."""
+    modules = len(kept.bundle.binaries)
+    report = replace(kept.report, modules=modules, cached_modules=modules, seconds=clock.seconds, is_kept=True)
+    compiled = load_graph(replace(kept.bundle, signature=signature), report, clock, ctx)
+    for binary in kept.bundle.binaries:
+        ctx.registry.kernel_built(binary.name, ctx.target.name, None, binary.data, cached=True)
+    ctx.registry.graph_compiled(
+        compiled, graph, LateLowered(lambda: lower_graph(run_graph_passes(graph, ctx), graph, ctx)), ctx
+    )
     return compiled
 
 

@@ -19,17 +19,11 @@ from hidet.runtime.verify import verify_program
 from hidet.target import Binary
 
 
-def load_graph(
-    lowered: LoweredGraph,
-    binaries: Sequence[Binary],
-    signature: Signature | None,
-    report: CompileReport,
-    clock: Clock,
-    ctx: CompileContext,
-) -> CompiledGraph:
-    """The compiled graph. Code for a machine that a user has named, and that cannot run here, is loaded at the first
-    call, which raises LaunchError."""
-    bundle = CodeBundle(
+def bundle_of(
+    lowered: LoweredGraph, binaries: Sequence[Binary], signature: Signature | None, ctx: CompileContext
+) -> CodeBundle:
+    """All that a graph became."""
+    return CodeBundle(
         program=lowered.program,
         binaries=tuple(binaries),
         constants=lowered.constants,
@@ -38,7 +32,12 @@ def load_graph(
         arch=ctx.target.arch,
         signature=signature,
     )
-    given = [*lowered.constants, *lowered.prepare_constants]
+
+
+def load_graph(bundle: CodeBundle, report: CompileReport, clock: Clock, ctx: CompileContext) -> CompiledGraph:
+    """The compiled graph. Code for a machine that a user has named, and that cannot run here, is loaded at the first
+    call, which raises LaunchError."""
+    given = [*bundle.constants, *bundle.prepare_constants]
     loaded: _Loaded | None = None
     try:
         loaded = _load(bundle, ctx, clock)

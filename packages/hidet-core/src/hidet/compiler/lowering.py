@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,25 @@ class LoweredGraph:
     prepare_code: Sequence[tuple[ScheduledGraph, HostCode]]
     main: tuple[ScheduledGraph, ...]
     prepare: tuple[ScheduledGraph, ...]
+
+
+class LateLowered(LoweredGraph):
+    """What a graph would become that came out of the cache as a whole: found by the steps that were left out, when
+    something of it is first read. make: takes these steps."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], LoweredGraph]) -> None:
+        object.__setattr__(self, "_make", make)
+
+    def __getattr__(self, name: str) -> Any:
+        names = [each.name for each in fields(LoweredGraph)]
+        if name not in names:
+            raise AttributeError(name)
+        made: LoweredGraph = self._make()
+        for each in names:
+            object.__setattr__(self, each, getattr(made, each))
+        return getattr(made, name)
 
 
 def lower_graph(optimized: Graph, graph: Graph, ctx: CompileContext) -> LoweredGraph:

@@ -1,4 +1,5 @@
-"""Compiled modules in the kernel cache: each under a key of its own, for all graphs; those of a graph together as well.
+"""Compiled modules in the kernel cache: each under a key of its own, for all graphs; those of a graph together as well,
+where the graph is not kept as a whole (`hidet/compiler/kept_graphs.py`).
 
 So a graph that was compiled before opens one file, and one that shares kernels with others finds theirs.
 """
@@ -56,12 +57,16 @@ def read_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> dict[
 
 
 def keep_modules(
-    units: Mapping[str, CompileUnit], stored: Mapping[str, bytes], fresh: Mapping[str, bytes], ctx: CompileContext
+    units: Mapping[str, CompileUnit],
+    stored: Mapping[str, bytes],
+    fresh: Mapping[str, bytes],
+    ctx: CompileContext,
+    together: bool = True,
 ) -> None:
-    """Put a graph's `fresh` machine code into the cache, and once more together with what was `stored` there."""
+    """Put a graph's `fresh` machine code into the cache, and once more `together` with what was `stored` there."""
     for name, data in fresh.items():
         ctx.cache.put(module_key(name, units[name], ctx), data)
-    if len(units) >= PACKED_FROM:
+    if together and len(units) >= PACKED_FROM:
         ctx.cache.put(pack_key(units, ctx), pack({name: fresh.get(name) or stored[name] for name in units}))
 
 
@@ -87,7 +92,7 @@ def _key(name: str, digest: str, effort: str, ctx: CompileContext) -> CacheKey:
         name=name,
         module=digest,
         effort=effort,
-        target=_target(ctx),
+        target=target_text(ctx),
         arch=ctx.target.arch,
         passes=" ".join(_program_passes(ctx)),
         options=_plugin_options(ctx),
@@ -108,7 +113,7 @@ def _program_passes(ctx: CompileContext) -> list[str]:
     return [_with_version(spec.name, spec.load, ctx.registry.owners["passes", spec.name]) for spec in specs]
 
 
-def _target(ctx: CompileContext) -> str:
+def target_text(ctx: CompileContext) -> str:
     """The target's name, and the version of the wheel that it comes from, or its sources' hash."""
     owner = ctx.registry.owners.get(("targets", ctx.target.name))
     return _with_version(ctx.target.name, type(ctx.target).__module__, owner)

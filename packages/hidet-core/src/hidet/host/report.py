@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hidet.errors import FallbackWarning
@@ -86,6 +86,14 @@ def fallback_anchors(parts: Iterable[ScheduledGraph]) -> list[Task]:
         for step in steps
         if step.rule_name == FALLBACK and step.task.anchor is not None and step.task.anchor.op.kind == "anchor"
     ]
+
+
+def has_warned(parts: Sequence[ScheduledGraph]) -> bool:
+    """Whether scheduling these has warned: of anchors on the fallback nest, or of a rule that failed."""
+    steps = (step for part in parts for step in part.steps if isinstance(step, ScheduledTask))
+    return bool(fallback_anchors(parts)) or any(
+        answer.outcome == "failed" for step in steps for answer in step.decision.answers
+    )
 
 
 def warn_of_fallbacks(parts: Iterable[ScheduledGraph], target: str) -> None:

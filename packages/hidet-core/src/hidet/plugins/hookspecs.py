@@ -145,15 +145,28 @@ def hidet_tune_graph(graph: Graph, ctx: CompileContext, signature: Signature | N
 
 
 @hookspec
+def hidet_graph_facts(ctx: CompileContext) -> str | None:
+    """What the plug-in's parts of a compilation depend on besides the graph, the options and the versions of wheels, as
+    text: facts of a device, files, what users have registered. Graphs are kept in the cache as a whole under it, and
+    read where it is the same. None: the graph is to be compiled step by step.
+
+    Where the plug-in of the target, or one that implements `hidet_choose_schedule`, `hidet_pass_done` or
+    `hidet_kernel_built`, has no such hook, graphs are always compiled step by step. "" is for what depends on nothing
+    else; passes are not run for a graph that is read, and nobody hears of them.
+    """
+
+
+@hookspec
 def hidet_pass_done(name: str, level: str, before: object, after: object, seconds: float) -> None:
     """A pass ran: `before is after` when it changed nothing. For dumps, timing and viewers; must not change either."""
 
 
 @hookspec
-def hidet_kernel_built(name: str, target: str, program: object, binary: bytes, cached: bool) -> None:
+def hidet_kernel_built(name: str, target: str, program: object | None, binary: bytes, cached: bool) -> None:
     """A module of kernels was compiled, or taken from the cache (`cached`).
 
-    program: its thread IR as schedules built it, a hidet.ir.func.Module. binary: the target's machine code.
+    program: its thread IR as schedules built it, a hidet.ir.func.Module; None where the whole graph came out of the
+    cache (see `hidet_graph_facts`). binary: the target's machine code.
     """
 
 

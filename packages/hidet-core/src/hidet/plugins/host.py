@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from hidet.ir.intrinsic import IntrinsicFamily
 
 CALLBACK_HOOKS = (
-    *("hidet_choose_schedule", "hidet_tune_graph"),
+    *("hidet_choose_schedule", "hidet_tune_graph", "hidet_graph_facts"),
     *("hidet_graph_compiled", "hidet_pass_done", "hidet_kernel_built"),
 )
 HOOK_NAMES = (*(f"hidet_{kind}" for kind in SPEC_KINDS), *CALLBACK_HOOKS)

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 Spec = TypeVar("Spec")
 
+_TELL_FACTS = ("hidet_choose_schedule", "hidet_pass_done", "hidet_kernel_built")
+"""Hooks whose plug-ins have to say what they depend on, for graphs to be kept as a whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -323,13 +326,29 @@ class Registry:
                 return cast("CompiledGraph", compiled)
         return None
 
+    def graph_facts(self, ctx: CompileContext) -> str | None:
+        """What plug-ins say that compilations depend on besides graph, options and versions. None where one cannot tell
+        it, or one that has to says nothing: the target's, and those that choose schedules or watch steps."""
+        callbacks = self.callbacks["hidet_graph_facts"]
+        asked = {callback.owner for hook in _TELL_FACTS for callback in self.callbacks[hook]}
+        asked |= {owner for owner in [self.owners.get(("targets", ctx.target.name))] if owner is not None}
+        if not asked <= {callback.owner for callback in callbacks}:
+            return None
+        told: list[str] = []
+        for callback in callbacks:
+            facts = self._call(callback, {"ctx": ctx})
+            if not isinstance(facts, str):
+                return None
+            told.append(f"{callback.owner.plugin}: {facts}")
+        return "; ".join(told)
+
     def pass_done(self, name: str, level: Level, before: object, after: object, seconds: float) -> None:
         """Tell the observers that a pass ran."""
         arguments = {"name": name, "level": level, "before": before, "after": after, "seconds": seconds}
         for callback in self.callbacks["hidet_pass_done"]:
             self._call(callback, arguments)
 
-    def kernel_built(self, name: str, target: str, program: object, binary: bytes, cached: bool) -> None:
+    def kernel_built(self, name: str, target: str, program: object | None, binary: bytes, cached: bool) -> None:
         """Tell the observers that a module was compiled, or found in the cache."""
         arguments = {"name": name, "target": target, "program": program, "binary": binary, "cached": cached}
         for callback in self.callbacks["hidet_kernel_built"]:

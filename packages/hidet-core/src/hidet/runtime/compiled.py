@@ -46,7 +46,8 @@ class CompileReport(Shown):
     and why. weight_bytes, prepared_bytes: parameters and constants as given, and what the prepare program keeps beside
     them; tensors of symbolic size are not counted. graph_nodes: nodes of the graph as it was given. build_seconds: CPU
     time that each program took to build, by the kind of its task: "injective" or "template". chosen: how many tasks
-    have parameters that a plug-in chose, by the reason that it gave.
+    have parameters that a plug-in chose, by the reason that it gave. is_kept: the graph came out of the cache as a
+    whole: no step was taken but "cache" and "load", and the rest is as when it was compiled.
     """
 
     nodes: NodeCounts
@@ -63,6 +64,7 @@ class CompileReport(Shown):
     build_seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     uses: tuple[ProgramUse, ...] = ()
     chosen: Mapping[str, int] = field(default_factory=dict)
+    is_kept: bool = False
 
     def __str__(self) -> str:
         return report_text(self)

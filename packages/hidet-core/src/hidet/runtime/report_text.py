@@ -27,6 +27,7 @@ def report_text(report: CompileReport) -> str:
         ("tasks", f"{report.tasks} of {report.programs} kinds, {report.kernels} kernels"),
         ("modules", f"{report.modules}, {report.cached_modules} of them from the cache"),
     ]
+    rows += [("cache", "the whole graph came from the cache")] if report.is_kept else []
     rows += [("choices", f"{count} of {report.tasks} tasks: {why}") for why, count in report.chosen.items()]
     for name, _ in _CLASSES:
         rows += [(name, line) for line in _lines_of(report, name)] if getattr(nodes, name) else []

@@ -34,6 +34,11 @@ def hidet_targets() -> Iterable[TargetSpec]:
     ]
 
 
+def hidet_graph_facts() -> str:
+    """Nothing: the target's name for its machine, and its constants, tell all that schedules look at."""
+    return ""
+
+
 def hidet_passes() -> Iterable[PassSpec]:
     """Packing of weights, and lowerings of thread IR that LLVM does not do without a library."""
     return [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hidet.plugins.specs import CheckSpec, OptionSpec, PassSpec, ScheduleSpec, TargetSpec
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.ir.intrinsic import IntrinsicFamily
 
 HIDET_API = 1
@@ -32,6 +33,12 @@ def hidet_targets() -> Iterable[TargetSpec]:
             doc="An NVIDIA GPU, through NVRTC",
         )
     ]
+
+
+def hidet_graph_facts(ctx: CompileContext) -> str:
+    """What schedules know of the device besides its architecture."""
+    target: Any = ctx.target
+    return repr(target.facts) if target.name == "cuda" else ""
 
 
 def hidet_options() -> Iterable[OptionSpec]:

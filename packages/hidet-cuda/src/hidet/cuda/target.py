@@ -83,7 +83,7 @@ class CudaTarget:
         return name
 
     @functools.cached_property
-    def _facts(self) -> DeviceFacts:
+    def facts(self) -> DeviceFacts:
         """The device's or, where code is made for an architecture, those of a usual one."""
         if self._arch is not None:
             return usual_facts(capability_of(self._arch))
@@ -98,22 +98,22 @@ class CudaTarget:
     @property
     def multiprocessors(self) -> int:
         """Streaming multiprocessors."""
-        return self._facts.multiprocessors
+        return self.facts.multiprocessors
 
     @property
     def block_shared_memory(self) -> int:
         """Bytes of shared memory that a block can ask for."""
-        return self._facts.block_shared_memory
+        return self.facts.block_shared_memory
 
     @property
     def multiprocessor_threads(self) -> int:
         """Threads that a multiprocessor holds at once."""
-        return self._facts.multiprocessor_threads
+        return self.facts.multiprocessor_threads
 
     @property
     def multiprocessor_shared_memory(self) -> int:
         """Bytes of shared memory of a multiprocessor, with what the system keeps of it for each block."""
-        return self._facts.multiprocessor_shared_memory
+        return self.facts.multiprocessor_shared_memory
 
     def has(self, feature: str) -> bool:
         """Whether code for the architecture may use a feature: "wgmma", "stmatrix", "clusters" or

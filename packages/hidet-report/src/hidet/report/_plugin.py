@@ -61,6 +61,11 @@ def hidet_commands(cli: CommandTable) -> None:
     )
 
 
+def hidet_graph_facts() -> str:
+    """Nothing: what is kept of a compilation changes none of it."""
+    return ""
+
+
 def hidet_pass_done(name: str, level: str, before: Any, after: Any, seconds: float) -> None:
     """Graph passes, for the differences that they make."""
     if level == "graph":
@@ -80,12 +85,14 @@ def hidet_kernel_built(name: str, target: str, cached: bool) -> None:
 def hidet_graph_compiled(compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
     """What graphs were made from, for profiles, reports and logs; pages, where HIDET_REPORT names a folder for them."""
     from hidet.report.compile_log import note
-    from hidet.report.logs import configure, log_graph
-    from hidet.report.origin import keep_origin
+    from hidet.report.logs import configure, log_graph, logs_graphs
+    from hidet.report.origin import keep_origin, origin_of
 
     configure()
     note(graph, compiled.report(), ctx)
-    log_graph(keep_origin(compiled, graph, lowered, ctx))
+    keep_origin(compiled, graph, lowered, ctx)
+    if logs_graphs():
+        log_graph(origin_of(compiled.report()))
     folder = os.environ.get("HIDET_REPORT")
     if folder:
         from hidet.report.page import write_numbered

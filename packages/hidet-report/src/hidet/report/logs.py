@@ -82,6 +82,11 @@ def log_module(name: str, target: str, cached: bool) -> None:
     _CACHE.info("%s: %s for %s", name, "from the cache" if cached else "compiled", target)
 
 
+def logs_graphs() -> bool:
+    """Whether anybody reads what `log_graph` says."""
+    return any(log.isEnabledFor(logging.INFO) for log in (_PASSES, _FUSION, _SCHEDULE))
+
+
 def log_graph(origin: Origin) -> None:
     """A graph was compiled."""
     if _PASSES.isEnabledFor(logging.INFO):

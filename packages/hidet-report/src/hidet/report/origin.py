@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from hidet.compiler.lowering import LateLowered
 from hidet.errors import HidetError
 from hidet.graph.graph import Constant, Graph, Prepare
 from hidet.runtime.program import Segment
@@ -54,8 +56,9 @@ class Origin:
     compiled: weakref.ref[CompiledGraph]
 
 
-_ORIGINS: dict[int, tuple[weakref.ref[CompileReport], Origin]] = {}
-"""By the identity of their compile reports, which have no hash."""
+_ORIGINS: dict[int, tuple[weakref.ref[CompileReport], Origin | Callable[[], Origin]]] = {}
+"""By the identity of their compile reports, which have no hash. Those of graphs that came out of the cache are made
+when somebody asks, by the steps that were left out."""
 
 
 class _Passes(threading.local):
@@ -75,24 +78,29 @@ def note_pass(name: str, before: Graph, after: Graph, seconds: float) -> None:
     runs.append(PassRun(name, known, known if after is before else without_elements(after), seconds))
 
 
-def keep_origin(compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> Origin:
+def keep_origin(compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
     """Remember what a graph was made from."""
+    make = partial(_origin, weakref.ref(compiled), graph, lowered, ctx)
+    report = compiled.report()
+    key = id(report)
+    ref = weakref.ref(report, lambda _: _ORIGINS.pop(key, None))
+    _ORIGINS[key] = ref, make if isinstance(lowered, LateLowered) else make()
+
+
+def _origin(compiled: weakref.ref[CompiledGraph], graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> Origin:
+    main, prepare = lowered.main_code, lowered.prepare_code
     runs, _PASSES.runs = _PASSES.runs, []
     # Passes of a compilation that failed come before those of this one.
     starts = [number for number, run in enumerate(runs) if _is_bare_of(run.before, graph)]
     own = runs[starts[0] :] if starts else []
-    origin = Origin(
+    return Origin(
         own[0].before if own else without_elements(graph),
         tuple(own),
-        _parts(lowered.main_code),
-        _parts(lowered.prepare_code),
+        _parts(main),
+        _parts(prepare),
         replace(ctx, options=replace(ctx.options, dump=None, tune=None)),
-        weakref.ref(compiled),
+        compiled,
     )
-    report = compiled.report()
-    key = id(report)
-    _ORIGINS[key] = weakref.ref(report, lambda _: _ORIGINS.pop(key, None)), origin
-    return origin
 
 
 def _is_bare_of(bare: Graph, graph: Graph) -> bool:
@@ -107,7 +115,11 @@ def origin_of(report: CompileReport) -> Origin:
             "nothing is known of how the graph was compiled: it is from a file, or hidet-report was not active",
             hint="ask where the model is compiled",
         )
-    return found[1]
+    ref, origin = found
+    if not isinstance(origin, Origin):
+        origin = origin()
+        _ORIGINS[id(report)] = ref, origin
+    return origin
 
 
 def without_elements(graph: Graph) -> Graph:

@@ -100,6 +100,13 @@ def hidet_tuning_executors() -> Iterable[ExecutorSpec]:
     ]
 
 
+def hidet_graph_facts(ctx: CompileContext) -> str:
+    """What the store has measured."""
+    from hidet.tuning.choose import choices_digest
+
+    return choices_digest(ctx)
+
+
 def hidet_choose_schedule(
     task: Task, candidates: Sequence[Choice[Any, Any]], ctx: CompileContext
 ) -> Choice[Any, Any] | None:

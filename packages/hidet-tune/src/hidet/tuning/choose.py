@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 from hidet.context import CompileContext
@@ -14,7 +16,7 @@ from hidet.schedule.shortlist import space_of
 from hidet.schedule.task import Task
 from hidet.tuning.meaning import Meaning, meaning_of
 from hidet.tuning.nearest import nearest
-from hidet.tuning.store import Entry, known_choices, store_path
+from hidet.tuning.store import Entry, Same, known_choices, store_path
 
 
 def choose(task: Task, candidates: Sequence[Choice[Any, Any]], ctx: CompileContext) -> Choice[Any, Any] | None:
@@ -47,6 +49,19 @@ def choose(task: Task, candidates: Sequence[Choice[Any, Any]], ctx: CompileConte
         message = f"{what}, which rule {entry.meaning.rule} does not offer"
         warnings.warn(PluginWarning(message, hint="the default ones are used; tune again"), stacklevel=2)
     return None
+
+
+def choices_digest(ctx: CompileContext) -> str:
+    """The store, and a digest of all that it knows; "" where that is nothing. Graphs are kept under it in the cache."""
+    path = store_path(str(ctx.option("tune.store")))
+    known = {} if path is None else known_choices(path)
+    return f"{path} {_digest(Same(known))}" if known else ""
+
+
+@lru_cache(maxsize=4)
+def _digest(same: Same) -> str:
+    entries = sorted(repr((meaning, entry.params, entry.default_params)) for meaning, entry in same.known.items())
+    return blake2b("\n".join(entries).encode(), digest_size=16).hexdigest()
 
 
 def chosen_entry(meaning: Meaning, known: Mapping[Meaning, Entry], ctx: CompileContext) -> Entry | None:

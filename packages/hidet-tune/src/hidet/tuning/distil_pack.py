@@ -36,6 +36,11 @@ _PLUGIN = '''\
 HIDET_API = 1
 
 
+def hidet_graph_facts():
+    """Nothing: the decisions are of this version."""
+    return ""
+
+
 def hidet_choose_schedule(task, candidates, ctx):
     """The parameters that the decision for a task names; None leaves them to the rule."""
     from hidet.tuning.distil_choice import choose
