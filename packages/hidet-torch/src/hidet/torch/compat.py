@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from importlib import import_module
+from importlib.machinery import PathFinder
 from itertools import combinations
 from operator import attrgetter
 from types import ModuleType
@@ -588,7 +589,7 @@ def leave_untraced(package: ModuleType, *but: str) -> None:
     prefix = f"{package.__name__}."
     left = {prefix + name for name in but}
     modules = [module for module in pkgutil.iter_modules(package.__path__, prefix) if module.name not in left]
-    found = [module.module_finder.find_spec(module.name) for module in modules]
+    found = [PathFinder.find_spec(module.name, package.__path__) for module in modules]
     places = [spec.origin.removesuffix("__init__.py") for spec in found if spec is not None and spec.origin is not None]
     # torch compiles all of its patterns anew for each module that is added by its function, which takes seconds.
     trace_rules.SKIP_DIRS.extend(places)
