@@ -123,6 +123,23 @@ def test_a_damaged_file_is_refused(model, tmp_path) -> None:
         hidet.compile(Path(tmp_path / "missing.keras"))
 
 
+def test_a_saved_model_whose_signatures_are_no_functions_is_refused(tmp_path) -> None:
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    module = tf.Module()
+    module.call = tf.function(lambda x: x + 1, input_signature=[tf.TensorSpec((2,), name="x")])
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": module.call})
+    file = tmp_path / "saved_model.pb"
+    message = SavedModel()
+    message.ParseFromString(file.read_bytes())
+    for node in message.meta_graphs[0].object_graph_def.nodes:
+        if node.user_object.identifier == "signature_map":
+            node.user_object.identifier = "_generic_user_object"
+    file.write_bytes(message.SerializeToString())
+    with pytest.raises(ImportFailed, match="its signatures are no functions by name"):
+        hidet.compile(tmp_path)
+
+
 def test_all_unknown_operators_are_named_at_once() -> None:
     @tf.function
     def function(x: Any) -> Any:

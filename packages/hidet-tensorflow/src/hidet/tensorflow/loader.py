@@ -116,7 +116,13 @@ def load_signatures(path: str | os.PathLike[str], names: Sequence[str] | None = 
 
 def _read_saved_model(path: str | os.PathLike[str]) -> Any:
     tf = load_tensorflow()
-    return _attempt(f"SavedModel {os.fspath(path)}", lambda: _load(tf, os.fspath(path)))
+    saved = _attempt(f"SavedModel {os.fspath(path)}", lambda: _load(tf, os.fspath(path)))
+    functions = tf.types.experimental.ConcreteFunction
+    signatures = getattr(saved, "signatures", None)
+    # In a damaged file they are whatever object its graph of objects has in their place.
+    if not isinstance(signatures, Mapping) or not all(isinstance(each, functions) for each in signatures.values()):
+        raise ImportFailed(f"SavedModel {os.fspath(path)} cannot be read: its signatures are no functions by name")
+    return saved
 
 
 def _signature_of(path: str | os.PathLike[str], saved: Any, name: str, example_inputs: Any) -> LoadedModel:
