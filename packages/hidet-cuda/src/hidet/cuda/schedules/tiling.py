@@ -118,6 +118,8 @@ _SPECIALIZED_BYTES = 7100
 _SPECIALIZED_STEP, _SPECIALIZED_DELAY = 240, 1770
 """A step of one block alone: products that wait for each other; and from the start of a copy until its bytes are there,
 which as many steps as there are stages share."""
+_GROUPS_STEP = 400
+"""A step of blocks of two warp groups, which wait for the same stages."""
 _SPECIALIZED_READ = 2100
 """Bytes a cycle from memory by TMA, by the whole device."""
 _MEMORY_BYTES = 1300
@@ -127,7 +129,7 @@ _SPECIALIZED_START, _SPECIALIZED_END = 5350, 270
 _STORE, _INSTRUCTIONS = 28, 128
 """What storing an element of a result takes beside instructions of its epilogue, and those that a multiprocessor issues
 in a cycle, counted by elements. Stores of all blocks come at once, and memory takes them no faster."""
-_SPECIALIZED_THREADS = 160
+_SPECIALIZED_THREADS, _GROUP_WARPS = 160, 4
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
 
@@ -237,8 +239,11 @@ def _warp_specialized_cycles(
     resident = smallest(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
     alone = max(_SPECIALIZED_STEP, _SPECIALIZED_DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / (_SPECIALIZED_PRODUCTS * speed.products)
+    together = _GROUPS_STEP if tiles.warps[0] > _GROUP_WARPS else 0
     step = largest(
-        ratio(alone, resident), ratio(at_once * loaded, _SPECIALIZED_BYTES * speed.cache), ratio(multiplied, 1)
+        ratio(alone, resident),
+        ratio(at_once * loaded, _SPECIALIZED_BYTES * speed.cache),
+        ratio(max(multiplied, together), 1),
     )
     finish = tiles.m * tiles.n * (_STORE + epilogue) // _INSTRUCTIONS
     return own * (steps * step + finish) + ceil_ratio(own, resident) * _SPECIALIZED_END
