@@ -30,7 +30,15 @@ author = "the hidet developers"
 copyright = "the hidet developers, Apache-2.0"
 
 extensions = ["myst_parser", "sphinx_copybutton", "sphinx_gallery.gen_gallery"]
-exclude_patterns = ["_build", "generate", "gallery/*.py", "gallery/*.ipynb", "gallery/*.json", "**/sg_execution_times*"]
+exclude_patterns = [
+    "_build",
+    "generate",
+    "measurements",
+    "gallery/*.py",
+    "gallery/*.ipynb",
+    "gallery/*.json",
+    "**/sg_execution_times*",
+]
 suppress_warnings = ["config.cache"]
 
 myst_enable_extensions = ["colon_fence"]
