@@ -30,6 +30,7 @@ def number(value: float, dtype: Any = F32) -> Any:
 
 
 X, W = random(2, 3, 8), random(8)
+# Weights have 7 bits: ONNX Runtime adds pairs of products in 16 bits on processors without VNNI, which 8 bits overflow.
 U, S, Z = codes(2, 3, 4, 4), number(0.0531), number(120, np.uint8)
 
 # operator, inputs, attributes
@@ -44,10 +45,10 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "SkipSimplifiedLayerNormalization": ("SkipSimplifiedLayerNormalization", [X, X, W], {"epsilon": 1e-5}),
     "MatMulIntegerToFloat": (
         "MatMulIntegerToFloat",
-        [codes(3, 8), codes(8, 5, dtype=np.int8), S, random(5), Z, number(3, np.int8), random(5)],
+        [codes(3, 8), codes(8, 5, dtype=np.int8) // 2, S, random(5), Z, number(3, np.int8), random(5)],
         {},
     ),
-    "DynamicQuantizeMatMul": ("DynamicQuantizeMatMul", [random(3, 8), codes(8, 5, dtype=np.int8), S], {}),
+    "DynamicQuantizeMatMul": ("DynamicQuantizeMatMul", [random(3, 8), codes(8, 5, dtype=np.int8) // 2, S], {}),
     "QLinearAdd": ("QLinearAdd", [U, S, Z, U[:, :1], number(0.1173), Z, number(0.2031), Z], {}),
     "QLinearMul": ("QLinearMul", [U, S, Z, U, S, Z, number(0.3), Z], {}),
     "QLinearSigmoid": ("QLinearSigmoid", [U, S, Z, number(1 / 256), number(0, np.uint8)], {}),
