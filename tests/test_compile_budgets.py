@@ -1,4 +1,4 @@
-"""What a compilation may cost, by counts that are the same on every machine: builds, modules, Python calls."""
+"""What a compilation may cost, by counts that no other load changes: builds, modules, Python calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hidet import dtypes
 from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
-from hidet.cpu.arch import host_arch
+from hidet.cpu.arch import arch_from_text, host_arch
 from hidet.cpu.codegen import emit_module
 from hidet.cpu.schedules import gemm_tile
 from hidet.fusion.fuse import fuse
@@ -31,6 +31,9 @@ from hidet.schedule.shared_functions import split_shared
 from hidet.schedule.task import Task
 
 WIDTH, HEADS, TOKENS = 32, 4, 12
+COUNTED = "znver5"
+"""The processor that kernels are counted for: what a template unrolls depends on the registers that there are. Tiles
+for the 16 registers of AVX2 take 1.3 times the calls."""
 
 
 @pytest.fixture(scope="module")
@@ -190,16 +193,16 @@ def _calls_of_kernels(ctx: CompileContext) -> dict[str, list[int]]:
                 built, _ = select._schedule(task, ctx)
                 (unit, *_) = split_shared(built.program.module)
                 structural_hash(unit)
-                emit_module(run_program_passes(unit, ctx), host_arch())
+                emit_module(run_program_passes(unit, ctx), arch_from_text(COUNTED))
 
             work()  # what templates have in common is made once a process
             calls["injective" if task.anchor is None else "template"].append(_calls_of_python(work))
     return calls
 
 
-def test_a_kernel_costs_few_calls_of_python(ctx: CompileContext) -> None:
+def test_a_kernel_costs_few_calls_of_python() -> None:
     """3 ms an injective kernel and 15 ms one of a template, at 0.15 to 0.2 us a call."""
-    calls = _calls_of_kernels(ctx)
+    calls = _calls_of_kernels(make_context(f"cpu:{COUNTED}", {"cache": False, "threads": 1}))
     assert len(calls["template"]) >= 4
     assert max(calls["template"]) < 32_000, calls
     assert sum(calls["injective"]) / len(calls["injective"]) < 7_000, calls
