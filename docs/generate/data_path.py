@@ -69,8 +69,8 @@ BANDS = (
         "tensors and operators",
         "#dafbe1",
         (
-            ("0:context make_context", "0:entry compile_graph", "0:1 verify verify_graph"),
-            ("0:2 optimise run_graph_passes", "0:2a copy run_late_pass"),
+            ("0:context make_context", "0:entry compile_graph", "0:0 recall read_graph"),
+            ("0:1 verify verify_graph", "0:2 optimise run_graph_passes", "0:2a copy run_late_pass"),
         ),
     ),
     Band(

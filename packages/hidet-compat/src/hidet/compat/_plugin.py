@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hidet.plugins.specs import AttributeSpec, OptionSpec, PassSpec
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.graph.operator import OperatorSpec
 
 HIDET_API = 1
@@ -60,12 +61,15 @@ def hidet_options() -> Iterable[OptionSpec]:
     ]
 
 
-def hidet_graph_facts() -> str | None:
-    """None where users have registered rules, or watch passes and kernels."""
-    rules, contexts = (sys.modules.get(f"hidet.compat.{name}") for name in ("rules", "pass_context"))
-    has_rules = rules is not None and bool(rules.REWRITE_RULES or rules.RESOLVE_RULES or rules.QUANTIZE_RULES)
-    is_watched = "hidet.logging" in sys.modules or (contexts is not None and contexts.is_watching())
-    return None if has_rules or is_watched else ""
+def hidet_graph_facts(ctx: CompileContext) -> str | None:
+    """None where rules that users have registered are applied, or where passes and kernels are watched."""
+    rules, contexts, logs = (
+        sys.modules.get(name) for name in ("hidet.compat.rules", "hidet.compat.pass_context", "hidet.logging")
+    )
+    has_rules = rules is not None and bool(rules.REWRITE_RULES or rules.RESOLVE_RULES)
+    is_logged = logs is not None and logs.logger.isEnabledFor(logs.DEBUG)
+    is_watched = is_logged or (contexts is not None and contexts.is_watching())
+    return None if has_rules or is_watched or ctx.option("compat.quantize") is not None else ""
 
 
 def hidet_pass_done(name: str, level: str, before: object, after: object, seconds: float) -> None:
