@@ -54,8 +54,8 @@ class Import:
 
 
 def imports_of(wheel: str) -> Iterator[Import]:
-    """All imports of a wheel's sources, but those for type checkers."""
-    for file in sorted((WHEELS[wheel] / "src").rglob("*.py")):
+    """All imports of a wheel's part of the package, but those for type checkers."""
+    for file in sorted((WHEELS[wheel] / "src" / "hidet").rglob("*.py")):
         yield from _imports(wheel, file, ast.parse(file.read_text()).body, is_inside_function=False)
 
 

@@ -123,7 +123,7 @@ def test_no_wheel_asks_for_libraries_of_torchs_cuda_builds(wheels) -> None:
 
 
 def test_core_installs_the_command(wheels) -> None:
-    assert wheels["hidet-core"].entry_points["console_scripts"]["hidet"] == "hidet.cli:main"
+    assert wheels["hidet-core"].entry_points["console_scripts"]["hidet"] == "hidet_command:main"
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -136,4 +136,4 @@ def test_doctor_fails_when_another_distribution_owns_the_import_name(
     monkeypatch.syspath_prepend(str(tmp_path))
     result = run()
     assert result.exit_code == 1
-    assert "fail import name: distribution 'hidet' 0.6.1 overwrites files of ours" in result.stdout
+    assert "fail import name: the files of distribution 'hidet' 0.6.1 are mixed with ours" in result.stdout

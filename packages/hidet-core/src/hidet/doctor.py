@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
 
+import hidet_command
 import importlib_metadata
 
 from hidet.cache import open_cache
@@ -21,9 +22,6 @@ from hidet.plugins.isolation import Failure, attempt
 from hidet.plugins.registry import Registry
 from hidet.plugins.requirement import required, unmet_requirement
 from hidet.plugins.specs import CheckSpec, TargetSpec
-
-FOREIGN_DISTRIBUTION = "hidet"
-"""A distribution of another project that installs its own `hidet` package over ours."""
 
 Status = Literal["ok", "none", "warn", "fail"]
 _KERNEL = """
@@ -55,7 +53,7 @@ def examine(registry: Registry) -> list[Check]:
         Check("python", "ok", f"{platform.python_version()} at {sys.executable}"),
         Check("machine", "ok", f"{platform.system()} {platform.machine()}, {os.cpu_count()} logical CPUs"),
         _check_core(),
-        _check_conflict(),
+        _check_name(),
         *_check_requirements(registry),
         *_check_plugins(registry),
         *(check for spec in registry.checks.values() for check in _run(spec)),
@@ -89,12 +87,11 @@ def _check_core() -> Check:
     return Check(CORE_DISTRIBUTION, "ok", f"{version} at {folder}")
 
 
-def _check_conflict() -> Check:
-    version = _version(FOREIGN_DISTRIBUTION)
-    if version is None:
+def _check_name() -> Check:
+    stranger = hidet_command.find_stranger()
+    if stranger is None:
         return Check("import name", "ok", "no other distribution owns `hidet`")
-    detail = f"distribution 'hidet' {version} overwrites files of ours: pip uninstall hidet, then reinstall hidet-core"
-    return Check("import name", "fail", detail)
+    return Check("import name", "fail", stranger.detail, stranger.hint)
 
 
 def _check_requirements(registry: Registry) -> Iterator[Check]:
