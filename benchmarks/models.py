@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.mixer import build_mixer
 from tests.models.entry import Inputs
 from tests.models.language import build_minilm, build_transformer, token_inputs
 from tests.models.vision import build_vision, image_inputs
@@ -66,6 +67,21 @@ MODELS: Mapping[str, BenchmarkModel] = MappingProxyType(
                 what="1x3x224x224",
                 build=partial(build_vision, "mobilenet_v2"),
                 inputs=partial(image_inputs, 224, 0),
+            ),
+            BenchmarkModel(
+                name="vit_b_32",
+                what="1x3x224x224, 50 tokens",
+                build=partial(build_vision, "vit_b_32"),
+                inputs=partial(image_inputs, 224, 0),
+            ),
+            *(
+                BenchmarkModel(
+                    name=f"mixer_{size}",
+                    what=f"1x3x224x224, {tokens} tokens",
+                    build=partial(build_mixer, size),
+                    inputs=partial(image_inputs, 224, 0),
+                )
+                for size, tokens in (("s32", 49), ("b16", 196))
             ),
             BenchmarkModel(
                 name="bert-base",
