@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from hidet.errors import LaunchError
 from hidet.plugins.specs import CheckSpec, OptionSpec, PassSpec, ScheduleSpec, TargetSpec
 
 if TYPE_CHECKING:
@@ -35,10 +36,16 @@ def hidet_targets() -> Iterable[TargetSpec]:
     ]
 
 
-def hidet_graph_facts(ctx: CompileContext) -> str:
-    """What schedules know of the device besides its architecture."""
+def hidet_graph_facts(ctx: CompileContext) -> str | None:
+    """What schedules know of the device besides its architecture; None where it is not there, which the step says that
+    needs it."""
     target: Any = ctx.target
-    return repr(target.facts) if target.name == "cuda" else ""
+    if target.name != "cuda":
+        return ""
+    try:
+        return repr(target.facts)
+    except LaunchError:
+        return None
 
 
 def hidet_options() -> Iterable[OptionSpec]:
