@@ -20,9 +20,9 @@ def test_a_random_program_does_what_it_does_in_eager_mode(seed: int) -> None:
 
 @pytest.mark.slow
 def test_many_random_programs_do_what_they_do_in_eager_mode() -> None:
-    found = run(100, jobs=2, first_seed=2000)
+    found = run(60, jobs=2, first_seed=2000)
     assert [end for end in found if not end.is_good] == []
-    assert sum(end.kind == "ran" for end in found) > 80
+    assert sum(end.kind == "ran" for end in found) > 48
 
 
 def test_a_seed_makes_the_same_program_again() -> None:
