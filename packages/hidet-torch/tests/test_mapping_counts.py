@@ -284,3 +284,14 @@ def test_runs_of_equal_neighbours_are_found(dim: int | None, check_compiled: Che
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         check_compiled(runs, table, more=[(table[:, :3],)], strict=True)
         check_compiled(torch.unique_consecutive, table.long(), strict=True)
+
+
+@pytest.mark.parametrize("dim", [-1, -2])
+@pytest.mark.parametrize("function", [torch.unique_consecutive, torch.unique])
+def test_axes_of_distinct_slices_are_counted_from_the_last_too(
+    function: Callable[..., Any], dim: int, check_compiled: Check
+) -> None:
+    table = torch.stack([RUNS, RUNS, RUNS + 1]) > 2
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        check_compiled(lambda x: function(x, dim=dim), table, strict=True)
+        check_compiled(lambda x: function(x, return_inverse=True, return_counts=True, dim=dim), table, strict=True)

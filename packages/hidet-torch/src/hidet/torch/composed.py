@@ -6,7 +6,7 @@ Each function has the signature of its operator, and overwrites nothing: it is t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -244,6 +244,33 @@ def _likely_number(number: int | torch.SymInt) -> int:
     """What a number was when it was traced; 0 where nobody knew."""
     return (compat.size_hint(number) or 0) if isinstance(number, torch.SymInt) else number
 
+
+def _counted_from_the_front(operator: Callable[..., Any], axis: int, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Argument number `axis` or keyword "dim" counted from the first axis; NotImplemented, which keeps the operator,
+    where it is."""
+    given = list(args)
+    dim = given[axis] if len(given) > axis else kwargs.get("dim")
+    if dim is None or dim >= 0:
+        return NotImplemented
+    # Of a tensor without axes, -1 and 0 are the same.
+    dim += max(x.dim(), 1)
+    if len(given) > axis:
+        given[axis] = dim
+    else:
+        kwargs = {**kwargs, "dim": dim}
+    return operator(x, *given, **kwargs)
+
+
+@cache
+def corrected() -> Mapping[Any, Callable[..., Any]]:
+    """Operator -> function that calls it with arguments for which torch traces the right shapes."""
+    found = compat.operators_of(_AXES)
+    return {operator: partial(_counted_from_the_front, operator, _AXES[name]) for name, operator in found.items()}
+
+
+_AXES: Mapping[str, int] = {"aten.unique_dim.default": 0, "aten.unique_consecutive.default": 2}
+"""Operators whose shapes torch traces wrongly for an axis counted from the last, by which argument behind the first it
+is."""
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten._transformer_encoder_layer_fwd.default": encoder_layer,

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from hidet.torch import compat
-from hidet.torch.composed import composed
+from hidet.torch.composed import composed, corrected
 from hidet.torch.foreach import foreach
 from hidet.torch.mapping import table
 
@@ -34,4 +34,4 @@ def decompositions(mapped: frozenset[str] = frozenset()) -> Mapping[Any, Callabl
     """Operator -> its decomposition. mapped: operators that plug-ins map, which are kept whole."""
     handled = {*table(), *_KEPT_WHOLE, *mapped}
     rules = {**compat.core_decompositions(), **compat.decompositions_of(_FURTHER), **composed(), **foreach()}
-    return {target: rule for target, rule in rules.items() if str(target) not in handled}
+    return {**corrected(), **{target: rule for target, rule in rules.items() if str(target) not in handled}}

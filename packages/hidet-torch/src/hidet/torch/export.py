@@ -17,7 +17,7 @@ from hidet.runtime.signature import ModelGraph
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.calls import signature_of
-from hidet.torch.composed import composed
+from hidet.torch.composed import composed, corrected
 from hidet.torch.fallback import refusal
 from hidet.torch.files import load_program
 from hidet.torch.importer import import_fx
@@ -169,7 +169,7 @@ def _decompositions(ctx: CompileContext) -> dict[Any, Any]:
     """Everything that torch.export or `composed` can take apart, but for what core, or a plug-in, has itself."""
     handled = handlers_of(ctx.registry)
     everything = {**torch.export.default_decompositions(), **composed()}
-    return {target: everything[target] for target in everything if str(target) not in handled}
+    return {**corrected(), **{target: everything[target] for target in everything if str(target) not in handled}}
 
 
 def _bound_data(program: ExportedProgram) -> dict[int, torch.Tensor]:
