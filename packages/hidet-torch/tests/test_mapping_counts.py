@@ -48,6 +48,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "histc of all": (lambda x: torch.histc(x, 5), (X,)),
     "histc of one value": (lambda x: torch.histc(x * 0, 5), (X,)),
     "histogram": (lambda x: torch.histogram(x, 6, range=(-1.0, 1.0)), (X,)),
+    "histogram of nothing": (lambda x: torch.histogram(x[:0], 3), (X,)),
+    "histogram of a range of one point": (lambda x: torch.histogram(x, 2, range=(0.25, 0.25)), (X,)),
     "weighted histogram": (lambda x, w: torch.histogram(x, 6, weight=w, density=True), (X, X.abs())),
     "histogram by edges": (lambda x: torch.histogram(x, torch.tensor([-1.0, -0.25, 0.0, 0.9])), (X,)),
     "bytes of floats": (lambda x: x.view(torch.uint8), (X,)),

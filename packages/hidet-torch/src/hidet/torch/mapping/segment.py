@@ -368,10 +368,13 @@ def _histogram_of_count(
     weight: Value | None = None,
     density: bool = False,
 ) -> tuple[Value, Value]:
-    low, high = (0.0, 0.0) if range is None else range
-    if range is not None and low == high:
-        raise UnsupportedOp("a histogram of a range of one point")
-    ends = _limits(e, _flat(e, x), low, high, 0.5)
+    flat = _flat(e, x)
+    if range is None and flat.tensor.shape[0] != 0:
+        ends = _limits(e, flat, 0.0, 0.0, 0.5)
+    else:
+        low, high = range or (0.0, 1.0)
+        margin = 0.5 if low == high else 0.0
+        ends = e.constant(low - margin, x.tensor.dtype), e.constant(high + margin, x.tensor.dtype)
     return _histogram(e, x, _edges(e, *ends, bins), weight, density)
 
 
