@@ -34,13 +34,29 @@ def test_a_seed_fixes_the_numbers_and_each_call_draws_new_ones() -> None:
         (lambda x: torch.empty_like(x).uniform_(2, 4), 3.0, 3**-0.5),
         (lambda x: torch.empty_like(x).normal_(1, 2), 1.0, 2.0),
         (lambda x: torch.empty_like(x).exponential_(2.0), 0.5, 0.5),
+        (lambda x: torch.empty_like(x).geometric_(0.25), 4.0, 12**0.5),
+        (lambda x: torch.empty_like(x, dtype=torch.int64).geometric_(0.25), 4.0, 12**0.5),
     ],
-    ids=["rand", "randn", "bernoulli", "randint", "dropout", "uniform", "normal", "exponential"],
+    ids=[
+        *("rand", "randn", "bernoulli", "randint", "dropout", "uniform", "normal", "exponential"),
+        *("geometric", "geometric integers"),
+    ],
 )
 def test_numbers_have_their_distribution(function: Callable[..., torch.Tensor], mean: float, deviation: float) -> None:
-    drawn = _compiled(function)(torch.zeros(20000))
+    drawn = _compiled(function)(torch.zeros(20000)).double()
     assert abs(drawn.mean().item() - mean) < 0.05 * max(deviation, 1)
     assert abs(drawn.std().item() - deviation) < 0.05 * max(deviation, 1)
+
+
+def test_geometric_numbers_of_bool_are_refused_as_in_eager_mode() -> None:
+    def draw(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x).geometric_(0.25)
+
+    with pytest.raises((RuntimeError, NotImplementedError)) as refusal:
+        draw(torch.zeros(5, dtype=torch.bool))
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"(?i)bool"):
+        _compiled(draw)(torch.zeros(5, dtype=torch.bool))
+    assert "Bool" in str(refusal.value)
 
 
 def test_two_operators_of_a_graph_draw_different_numbers() -> None:

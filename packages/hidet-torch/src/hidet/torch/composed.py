@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from math import prod
+from math import log1p, prod
 from typing import Any
 
 import torch
@@ -132,6 +132,16 @@ def _distances(x: Tensor, p: float = 2.0) -> Tensor:
     first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device).unbind(0)
     distances: Tensor = torch.linalg.vector_norm(x[first] - x[second], p, -1)
     return distances
+
+
+def _geometric(x: Tensor, p: float, generator: object = None) -> Any:
+    """How many trials until one succeeds, from a uniform number; as many as float64 tells apart for whole numbers.
+    NotImplemented, which leaves it to torch, for what torch may refuse."""
+    if generator is not None or not 0 < p < 1 or x.dtype == torch.bool or x.is_complex():
+        return NotImplemented
+    wide = torch.float32 if x.is_floating_point() and x.dtype != torch.float64 else torch.float64
+    uniform = torch.rand_like(x, dtype=wide)
+    return (torch.floor(torch.log1p(-uniform) / log1p(-p)) + 1).to(x.dtype)
 
 
 def _multinomial(
@@ -292,6 +302,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.normal.Tensor_float": _normal,
     "aten.normal.float_Tensor": _normal,
     "aten.normal.float_float": _normal,
+    "aten.geometric.default": _geometric,
     "aten.multinomial.default": _multinomial,
     "aten.fractional_max_pool2d.default": _fractional_max_pool,
     "aten.fractional_max_pool3d.default": _fractional_max_pool,

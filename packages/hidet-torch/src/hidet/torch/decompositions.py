@@ -21,7 +21,6 @@ _KEPT_WHOLE = (
 _FURTHER = (
     "aten.dist.default",
     "aten.cauchy.default",
-    "aten.geometric.default",
     "aten.log_normal.default",
     "aten.native_batch_norm.default",
     "aten.tril_indices.default",
