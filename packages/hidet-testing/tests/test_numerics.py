@@ -94,6 +94,26 @@ def test_equal_nan_and_inf_are_correct_and_leave_the_rest_measured() -> None:
     assert not check_output("out", [_exact([*special[:3], 1.001], special)]).correct
 
 
+def _overflowed(ours: float, reference: float) -> Sample:
+    """A float16 result beside one that overflowed in eager mode."""
+    return Sample(*(np.asarray([1.0, x], np.float16) for x in (ours, np.inf)), np.asarray([1.0, reference]))
+
+
+def test_what_overflows_in_eager_mode_alone_is_right_where_it_is_near_the_reference() -> None:
+    assert check_output("out", [_overflowed(38.2, 38.2)]).correct
+    assert check_output("out", [_overflowed(np.inf, 38.2)]).correct
+    far = check_output("out", [_overflowed(38.8, 38.2)])
+    assert not far.correct
+    assert "at (1,) of sample 0" in str(far)
+    assert not check_output("out", [_overflowed(-np.inf, 38.2)]).correct
+    assert not check_output("out", [_overflowed(np.nan, 38.2)]).correct
+
+
+def test_what_the_dtype_cannot_hold_is_infinite() -> None:
+    assert check_output("out", [_overflowed(np.inf, 7e4)]).correct
+    assert not check_output("out", [_overflowed(65504.0, 7e4)]).correct
+
+
 def test_shape_and_dtype_are_part_of_the_result() -> None:
     assert "shape is (2, 1)" in str(check_output("out", [_exact([[1.0], [2.0]], [1.0, 2.0])]))
     sample = Sample(np.ones(2, np.float16), np.ones(2, np.float32), np.ones(2))
