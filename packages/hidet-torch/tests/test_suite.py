@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
 from hidet.torch.suite.__main__ import run_processes
 from hidet.torch.suite.cases import Outcome, Selection
-from hidet.torch.suite.compare import Seen, distribution_problem, is_same, kind_problem, value_problem
+from hidet.torch.suite.compare import Seen, distribution_problem, is_same, kind_problem, stride_problem, value_problem
+from hidet.torch.suite.observe import draws
 from hidet.torch.suite.programs import Program, chosen
 from hidet.torch.suite.report import coverage, summary
-from hidet.torch.suite.run import run_case
+from hidet.torch.suite.run import is_unwritten, run_case
 
 PARTS = 160
 LEAST_SHARE = 0.7
@@ -70,11 +73,36 @@ def test_what_eager_mode_refuses_does_not_count() -> None:
 def test_random_numbers_are_compared_by_distribution_and_fresh_memory_by_shape() -> None:
     assert run_case("a", program(torch.rand_like, torch.randn(50)), False).result == "statistics"
     assert run_case("a", program(torch.empty_like, torch.randn(50)), False).result == "shape"
+    truths = torch.zeros(50, dtype=torch.bool)
+    assert run_case("a", program(lambda x: torch.empty_like(x).fill_(True), truths), False).result == "right"
     few = torch.ones(2)
     assert run_case("a", program(lambda x: torch.multinomial(x, 1), few), False).result in ("statistics", "right")
     ours, theirs = [[torch.rand(400)]], [[torch.rand(400)]]
     assert distribution_problem(ours, theirs) is None
     assert "distributions differ" in str(distribution_problem(ours, [[torch.rand(400) * 0.7]]))
+
+
+def test_unwritten_memory_is_told_from_written_whatever_it_held() -> None:
+    for dtype in (torch.bool, torch.int64, torch.float16, torch.complex64):
+        x = torch.zeros(4, 3, dtype=dtype)
+        for make in (torch.empty_like, lambda x: x.new_empty(2, 5), lambda x: torch.empty((), dtype=x.dtype)):
+            assert is_unwritten(program(make, x)(0), False)
+        assert not is_unwritten(program(lambda x: torch.empty_like(x).fill_(1), x)(0), False)
+        assert not is_unwritten(program(torch.zeros_like, x)(0), False)
+
+
+def test_unwritten_memory_is_compared_by_strides() -> None:
+    x = torch.empty(4, 3)
+    assert stride_problem([x, 1], [torch.empty(4, 3), 1]) is None
+    assert stride_problem([x[:1]], [torch.empty_strided((1, 3), (7, 1))]) is None
+    assert "(3, 1), eager's has (1, 4)" in str(stride_problem([x], [torch.empty(3, 4).T]))
+
+
+def test_a_program_draws_when_it_moves_a_generator() -> None:
+    x = torch.ones(3)
+    for function in (torch.rand_like, lambda x: x * random.random(), lambda x: x * float(numpy.random.rand())):
+        assert draws(program(function, x)(0), backward=False)
+    assert not draws(program(torch.empty_like, x)(0), backward=False)
 
 
 def test_comparison_sees_number_type_dtype_shape_and_values() -> None:

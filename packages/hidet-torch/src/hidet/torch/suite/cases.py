@@ -19,10 +19,10 @@ class Outcome:
     """One case.
 
     name: table:operator:dtype:direction:number of the sample. result: "right"; "statistics", right as far as random
-    numbers can be compared; "shape", right in dtype and shape where eager mode returns memory as it got it; "wrong";
-    "error"; "torch", an error or a difference that torch's own tracing has with `backend="aot_eager"`, too; "refused",
-    eager mode does not run it. reason: the first lines of an error, or a difference. left: operators that ran in torch
-    instead of compiled code. seconds: of wall time.
+    numbers can be compared; "shape", right in dtype, shape and strides where eager mode returns memory as it got it;
+    "wrong"; "error"; "torch", an error or a difference that torch's own tracing has with `backend="aot_eager"`, too;
+    "refused", eager mode does not run it. reason: the first lines of an error, or a difference. left: operators that
+    ran in torch instead of compiled code. seconds: of wall time.
     """
 
     name: str

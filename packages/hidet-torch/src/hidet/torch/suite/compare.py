@@ -51,10 +51,20 @@ def kind_problem(ours: Sequence[Any], eager: Sequence[Any]) -> str | None:
     return None
 
 
+def stride_problem(ours: Sequence[Any], eager: Sequence[Any]) -> str | None:
+    """What differs in strides that lead from one element to another, among results of the same kind."""
+    for number, (a, b) in enumerate(zip(ours, eager, strict=True)):
+        if isinstance(b, torch.Tensor) and b.layout is torch.strided and b.numel():
+            axes = [axis for axis, extent in enumerate(b.shape) if extent > 1]
+            if any(a.stride(axis) != b.stride(axis) for axis in axes):
+                return f"result {number} has strides {a.stride()}, eager's has {b.stride()}"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The same program compiled, in eager mode, and in eager mode with all numbers in float64 and in float32; None
-    where it does not run so."""
+    """The same program compiled, in eager mode, and in eager mode with all numbers in float64 and, where it has
+    results of float64, in float32; None where it does not run so."""
 
     ours: Sequence[Any]
     eager: Sequence[Any]

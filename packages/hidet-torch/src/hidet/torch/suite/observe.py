@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ import numpy
 import torch
 from hidet.torch import compat
 from hidet.torch.suite.programs import Compile, Program
+from torch.overrides import TorchFunctionMode
 
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
@@ -33,9 +34,7 @@ def observe(
     """
     given = compat.map_leaves(_copied if dtype is None else partial(_converted, dtype), program.inputs)
     with _default_dtype(dtype or torch.float32), torch.set_grad_enabled(backward):
-        torch.manual_seed(seed)
-        numpy.random.seed(seed)
-        random.seed(seed)
+        _seed(seed)
         results, wanted = program.run(compile_with, given, dtype)
         found = compat.leaves(results)
         if not backward:
@@ -92,7 +91,8 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 @contextmanager
 def filling_new_memory() -> Iterator[None]:
-    """A context in which eager mode fills memory that operators return as they get it."""
+    """A context in which eager mode fills memory that operators return as they get it: with NaN, the largest number of
+    a type, or True."""
     settings: Any = torch.utils.deterministic
     before = settings.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -102,3 +102,44 @@ def filling_new_memory() -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(False)
         settings.fill_uninitialized_memory = before
+
+
+class ClearingNewMemory(TorchFunctionMode):
+    """While it is active, eager mode clears memory that functions return as they get it. Of a truth value two fillings
+    are needed to tell it from one that was written."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """What `func` gives, or zeros where nothing has written it."""
+        made = func(*args, **(kwargs or {}))
+        if func in _FRESH:
+            with torch.no_grad():
+                made.zero_()
+        return made
+
+
+_FRESH = {
+    *(torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted),
+    *(torch.Tensor.new_empty, torch.Tensor.new_empty_strided),
+}
+
+
+def draws(program: Program, *, backward: bool) -> bool:
+    """Whether a program, in eager mode, takes numbers from a generator that `observe` seeds."""
+    observe(program, lambda function: function, backward=backward)
+    after = _generators()
+    _seed(0)
+    return after != _generators()
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
+
+
+def _generators() -> tuple[Any, ...]:
+    state: Any = numpy.random.get_state()
+    kind, keys, *rest = state
+    return bytes(torch.get_rng_state().tolist()), kind, bytes(keys), *rest, random.getstate()
