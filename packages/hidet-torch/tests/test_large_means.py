@@ -91,3 +91,11 @@ def test_norms_of_gathered_rows_are_as_exact_as_eager_mode(count: int) -> None:
     f = torch.compile(lambda x, places: F.group_norm(x.index_select(1, places), 1), backend="hidet")
     right = F.group_norm(x.double().index_select(1, places), 1)
     assert (f(x, places).double() - right).abs().max() <= 1.5e-7 * right.abs().max()
+
+
+@pytest.mark.parametrize("function", [torch.var_mean, torch.std_mean])
+def test_means_that_nearly_cancel_are_rounded_once(function: Callable[..., tuple[torch.Tensor, ...]]) -> None:
+    """As eager mode's are, which adds up in f64."""
+    x = torch.randn(500, 5, generator=torch.Generator().manual_seed(0)) * 9
+    _, mean = torch.compile(function, backend="hidet", dynamic=False)(x, 1)
+    assert torch.equal(mean, x.double().mean(1).float())
