@@ -13,7 +13,7 @@ from hidet.torch.suite.__main__ import run_processes
 from hidet.torch.suite.cases import Outcome, Selection
 from hidet.torch.suite.compare import Seen, distribution_problem, is_same, kind_problem, stride_problem, value_problem
 from hidet.torch.suite.observe import draws
-from hidet.torch.suite.programs import Program, chosen
+from hidet.torch.suite.programs import Program, by_distinct, chosen
 from hidet.torch.suite.report import coverage, summary
 from hidet.torch.suite.run import is_unwritten, run_case
 
@@ -135,6 +135,23 @@ def test_the_index_of_any_of_equal_elements_is_right() -> None:
     values = torch.tensor([[3, 3]])
     assert is_same(chosen((values, first), operands, 1), chosen((values, last), operands, 1))
     assert not is_same(chosen((values, first), operands, 1), chosen((values, torch.tensor([[0, 1]])), operands, 1))
+
+
+def test_the_gradient_of_any_of_equal_elements_is_right() -> None:
+    operands = torch.tensor([3.0, 1.0, 3.0, 1.0], requires_grad=True)
+
+    def gradient(indices: list[int]) -> Any:
+        distinct, taken = by_distinct(operands)
+        return torch.autograd.grad(taken[torch.tensor(indices)], distinct, torch.tensor([5.0, 7.0]))[0].tolist()
+
+    assert gradient([0, 1]) == gradient([2, 3]) == [7, 5]
+    assert gradient([1, 0]) == [5, 7]
+
+
+def test_a_sort_may_order_equal_elements_as_it_likes_in_backward_passes_too() -> None:
+    selection = Selection(databases=("op",), operators=("msort",), dtypes=("f16",), directions=("backward",))
+    (group,) = selection.groups()
+    assert run_case("a", lambda seed: group.programs(seed)[0], True).result == "right"
 
 
 def test_the_table_counts_cases_by_operator() -> None:

@@ -108,16 +108,34 @@ def _calls(info: Any, dtype: torch.dtype, backward: bool) -> Iterator[Program]:
             dtype: torch.dtype | None,
             finish: Callable[[Any], Any] = sample.output_process_fn_grad,
         ) -> tuple[Any, Sequence[torch.Tensor]]:
+            is_free = info.name in FREE and not inputs[2].get("stable")
+            wanted = _differentiable(inputs)
+            if is_free and backward and inputs[0].requires_grad:
+                distinct, operands = by_distinct(inputs[0])
+                wanted = [distinct, *_differentiable(inputs[1:])]
+                inputs = (operands, *inputs[1:])
             results = compile_with(call)(*inputs)
-            if info.name in CHOOSE and not inputs[2].get("stable"):
+            if is_free and info.name in CHOOSE:
                 results = of_any(results, *inputs)
-            return finish(results) if backward else results, _differentiable(inputs)
+            return finish(results) if backward else results, wanted
 
         yield Program(run, (sample.input, sample.args, sample.kwargs))
 
 
 CHOOSE = {"topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0, "sort": 0, "argsort": 0}
 """Operators that are free to return the index of any of equal elements, and which argument is their axis."""
+
+
+FREE = {*CHOOSE, "msort"}
+"""Operators whose gradient may go to any of equal elements."""
+
+
+def by_distinct(operands: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The distinct elements of a tensor, to be differentiated by, and the tensor as taken from them: the gradient of an
+    element is the sum of those of its equals, whichever of them an operator chooses."""
+    distinct, places = torch.unique(operands.detach(), return_inverse=True)
+    distinct.requires_grad_()
+    return distinct, distinct[places]
 
 
 def chosen(results: Any, operands: torch.Tensor, axis: Any) -> Any:
