@@ -154,6 +154,15 @@ def test_a_sort_may_order_equal_elements_as_it_likes_in_backward_passes_too() ->
     assert run_case("a", lambda seed: group.programs(seed)[0], True).result == "right"
 
 
+def test_elements_that_are_drawn_together_are_told_from_a_wrong_distribution() -> None:
+    def runs(rate: float) -> list[list[torch.Tensor]]:
+        return [[(torch.rand(12, 1) < rate).float().expand(12, 60)] for _ in range(16)]
+
+    for _ in range(10):
+        assert distribution_problem(runs(0.5), runs(0.5)) is None
+    assert distribution_problem(runs(0.9), runs(0.5)) is not None
+
+
 def test_the_table_counts_cases_by_operator() -> None:
     outcomes = [
         Outcome("op:add:f32:forward:0", "right"),

@@ -116,15 +116,43 @@ def distribution_problem(ours: Sequence[Sequence[Any]], eager: Sequence[Sequence
         return problem
     for number, leaf in enumerate(eager[0]):
         if isinstance(leaf, torch.Tensor) and leaf.numel():
-            a, b = (numpy.sort(_elements([run[number] for run in runs])) for runs in (ours, eager))
-            distance, limit = _distance(a, b), LEAST_LIKELY * ((a.size + b.size) / (a.size * b.size)) ** 0.5
+            distance = _distance_in_units([run[number] for run in ours], [run[number] for run in eager])
+            limit = _limit([run[number] for run in eager])
             if distance > limit:
-                return f"result {number}: distributions differ by {distance:.3f}, more than {limit:.3f}"
+                return f"result {number}: distributions differ by {distance:.2f} units, more than {limit:.2f}"
     return None
 
 
 LEAST_LIKELY = 2.5
-"""Equal distributions are farther apart than this, by the square root of the number of elements, in one of 10^5."""
+"""Equal distributions are farther apart than this, in units of the square root of the number of elements, in one of
+10^5, where elements are independent."""
+
+INDEPENDENT = 1.2
+"""Nor are they this far apart in the mean of many comparisons, in the same units."""
+
+LEAST_LIKELY_BY_MEAN = 5.5
+"""As LEAST_LIKELY in units of that mean, of a distance that is normal."""
+
+SPLITS, FEWEST_RUNS = 20, 8
+"""How often runs are split to see how far apart equal distributions are, and of how many runs that tells something."""
+
+
+def _distance_in_units(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> float:
+    """How far apart two lists of runs are, in units that hold for independent elements."""
+    first, second = (numpy.sort(_elements(runs)) for runs in (a, b))
+    return float(_distance(first, second) * (first.size * second.size / (first.size + second.size)) ** 0.5)
+
+
+def _limit(runs: Sequence[torch.Tensor]) -> float:
+    """How far from these runs of a program others of it are at most, in such units. Halves of the runs tell whether the
+    elements of one are independent: a channel that is dropped as a whole is one draw, whatever its size."""
+    if len(runs) < FEWEST_RUNS:
+        return LEAST_LIKELY
+    generator = numpy.random.default_rng(0)
+    orders = [generator.permutation(len(runs)) for _ in range(SPLITS)]
+    halves = [([runs[i] for i in order[::2]], [runs[i] for i in order[1::2]]) for order in orders]
+    mean = sum(_distance_in_units(*half) for half in halves) / SPLITS
+    return LEAST_LIKELY if mean < INDEPENDENT else LEAST_LIKELY_BY_MEAN * mean
 
 
 def _elements(tensors: Sequence[torch.Tensor]) -> Any:

@@ -16,7 +16,15 @@ from hidet.testing import suite
 from hidet.torch import compat
 from hidet.torch.reports import collect_reports
 from hidet.torch.suite.cases import Outcome, Selection
-from hidet.torch.suite.compare import Seen, distribution_problem, is_same, kind_problem, stride_problem, value_problem
+from hidet.torch.suite.compare import (
+    FEWEST_RUNS,
+    Seen,
+    distribution_problem,
+    is_same,
+    kind_problem,
+    stride_problem,
+    value_problem,
+)
 from hidet.torch.suite.observe import ClearingNewMemory, NotDifferentiableError, draws, filling_new_memory, observe
 from hidet.torch.suite.programs import Group, Program
 
@@ -28,7 +36,7 @@ DRAWS = 8
 """With how many seeds a program is run that may be random."""
 
 RUNS, ELEMENTS = 64, 4096
-"""Of a random program: how often it is run at most, and how many elements suffice."""
+"""Of a random program: how often it is run at most, and how many elements suffice, of FEWEST_RUNS runs."""
 
 
 class Compiler:
@@ -205,7 +213,7 @@ def _compare_random(program: Program, compiler: Compiler, backward: bool) -> str
         ours.append(observe(program, compiler, backward=backward, seed=seed))
         theirs.append(observe(program, eager, backward=backward, seed=RUNS + seed))
         sizes = [leaf.numel() for leaf in theirs[0] if isinstance(leaf, torch.Tensor) and leaf.numel()]
-        if not sizes or len(ours) * min(sizes) >= ELEMENTS:
+        if not sizes or (len(ours) >= FEWEST_RUNS and len(ours) * min(sizes) >= ELEMENTS):
             break
     return distribution_problem(ours, theirs)
 
