@@ -92,8 +92,8 @@ def _variance(core: str) -> Handler:
         e: TorchEmitter, x: Value, dim: Axes = None, *, correction: Number | None = None, keepdim: bool = False
     ) -> Value | tuple[Value, ...]:
         divisor = 1 if correction is None else correction
-        # Squares may be out of the range of a type that has their root, and a mean may be near zero beside the elements;
-        # eager mode adds them up in f64 on a CPU alone.
+        # Squares may be out of the range of a type that has their root, and a mean may be near zero beside elements of
+        # it. Eager mode adds them up in f64 on a CPU alone.
         is_wide = core != "var" and e.device == "cpu"
         source = e.cast(x, dtypes.f64) if is_wide else x
         values = e.emit_all(core, (source,), {"axes": _axes(dim), "keepdim": keepdim, "correction": divisor})
