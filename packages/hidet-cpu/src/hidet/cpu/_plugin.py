@@ -67,6 +67,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="factors of batch norms are computed once a call",
         ),
         PassSpec(
+            name="cpu-multiply-patches",
+            level="graph",
+            targets=("cpu",),
+            after=("fold-conv-batch-norm",),
+            before=("narrow-captures",),
+            load="hidet.cpu.passes.multiply_patches:MultiplyPatches",
+            doc="patch embeddings become matrix products",
+        ),
+        PassSpec(
             name="cpu-pack-weights",
             level="graph",
             targets=("cpu",),

@@ -84,12 +84,14 @@ class ConvRule(ScheduleRule[Convolution, GemmParams]):
     """Schedules convolutions over any number of spatial axes, with any stride, padding, dilation and groups."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[Convolution] | None:
-        """Everything but windows with more taps than a table has room for."""
+        """Everything but windows with more taps than a table has room for, those of a row of the kernel counting as one
+        where they may be a run."""
         image, weight = task.anchor_inputs[:2]
         if image is None or weight is None or any(prologue is not None for prologue in task.prologues):
             return None
         convolution = describe_conv(task, image, weight)
-        return None if convolution.windows.taps * TILE_ROWS > TABLE_ENTRIES else Match(task, convolution)
+        has_room = any(_has_room(convolution, is_copied=is_copied) for is_copied in (False, True))
+        return Match(task, convolution) if has_room else None
 
     def space(self, match: Match[Convolution], ctx: CompileContext) -> Space[GemmParams]:
         """Register tiles, work items, chunks of the sum, and where filters are packed."""
@@ -243,10 +245,15 @@ def _can_merge(conv: Convolution) -> bool:
     return conv.groups == 1 and last.dilation == 1 and last.taps > 1 and not conv.windows.is_transposed
 
 
+def _has_room(conv: Convolution, *, is_copied: bool) -> bool:
+    """Whether a table has room for the taps of one tile. is_copied: whether the image is."""
+    return _product_taps(conv, is_copied=is_copied) * TILE_ROWS <= TABLE_ENTRIES
+
+
 def _must_be_copied(conv: Convolution, dtype: DType) -> bool:
     """Whether pixels cannot be multiplied in `dtype` where they are."""
     has_runs = conv.image.type.element_strides[1] == 1 or conv.image.type.shape[1] == 1
-    return conv.image.operand.dtype is not dtype or not has_runs
+    return conv.image.operand.dtype is not dtype or not has_runs or not _has_room(conv, is_copied=False)
 
 
 def _is_copied(conv: Convolution, dtype: DType) -> bool:
@@ -261,14 +268,18 @@ def _extents(conv: Convolution, params: GemmParams) -> Extents:
 
 def _product_extents(conv: Convolution, *, is_copied: bool, is_on_the_way: bool) -> Extents:
     """is_copied: whether the image is. is_on_the_way: whether each work item packs its filters."""
-    windows, taps, run = conv.windows, conv.windows.taps, conv.channels
-    if is_copied and _can_merge(conv):
-        merged = windows.axes[-1].taps
-        taps, run = taps // merged, run * merged
+    taps = _product_taps(conv, is_copied=is_copied)
+    run = conv.channels * (conv.windows.taps // taps)
     most_rows, order = min(BUFFER_ROWS, TABLE_ENTRIES // taps), None
     if is_on_the_way:
         order = _filter_strides(conv).order
-    return Extents(conv.groups, windows.rows, conv.filters, taps, run, most_rows, order)
+    return Extents(conv.groups, conv.windows.rows, conv.filters, taps, run, most_rows, order)
+
+
+def _product_taps(conv: Convolution, *, is_copied: bool) -> int:
+    """Taps as the product has them: rows of the kernel where these are runs."""
+    merged = conv.windows.axes[-1].taps if is_copied and _can_merge(conv) else 1
+    return conv.windows.taps // merged
 
 
 def _operands(conv: Convolution, *, is_copied: bool) -> Operands:
