@@ -82,7 +82,7 @@ def compilation_fields(ctx: CompileContext) -> Mapping[str, str] | None:
 def graph_key(graph: Graph, ctx: CompileContext) -> CacheKey | None:
     """What a graph is kept under; None where it is to be compiled step by step. Numbers of attributes, names, places in
     the user's model and elements of constants count."""
-    if not _is_told_by_its_text(graph, ctx):
+    if not is_told_by_its_text(graph, ctx):
         return None
     compilation = compilation_fields(ctx)
     return None if compilation is None else key_of_text(graph_digest(graph), compilation)
@@ -144,7 +144,7 @@ def keep_graph(key: CacheKey, bundle: CodeBundle, report: CompileReport, ctx: Co
     ctx.cache.put(key, b"".join([_PREFIX.pack(len(described), len(code)), described, code, *contents]))
 
 
-def _is_told_by_its_text(graph: Graph, ctx: CompileContext) -> bool:
+def is_told_by_its_text(graph: Graph, ctx: CompileContext) -> bool:
     """Whether graphs with the same text compile to the same: operators are those of plug-ins, and values of attributes
     are such that their text is all that there is to them. Constants are few."""
     nbytes = 0

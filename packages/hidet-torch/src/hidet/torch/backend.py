@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import hidet
 import torch
+from hidet.cache import CacheKey
 from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.errors import OptionError
-from hidet.torch import compat
+from hidet.torch import compat, compat_state
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.compiled_models import ModelRecord, current_record, in_same_record, recording
 from hidet.torch.complex_parts import without_complex
@@ -29,6 +30,7 @@ from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
 from hidet.torch.kept_inputs import keep_overwritten
+from hidet.torch.kept_traces import keep_trace, read_trace, trace_key
 from hidet.torch.outputs import plan_outputs
 from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.reports import deliver
@@ -209,12 +211,59 @@ def compile_with_aot(
     check: looks at the imported inference graph and may raise before it is compiled. NeedsTorch for a graph that
     AOTAutograd cannot trace, or that asks how tensors lie in their storages where torch does not tell.
     """
+    key = _key_of_trace(gm, example_inputs, ctx, check)
+    kept = None if key is None else read_trace(key, ctx)
+    if kept is not None:
+        with compat.real_tensors():
+            return _called_directly(_run_imported(kept, ctx, current_record()))
+    direct: list[Runner] = []
+
+    def compile_inference(inner: fx.GraphModule, inputs: Sequence[Any]) -> Runner | FrozenRunner:
+        runner = compile_aten(inner, inputs, ctx, "inference", check)
+        if key is not None and isinstance(runner, Runner) and compat_state.calls_compiler_alone():
+            direct.append(runner)
+        return runner
+
+    compiled = _trace(gm, example_inputs, ctx, compile_inference)
+    if key is None or not direct or not keep_trace(key, direct[-1].imported, ctx):
+        return compiled
+    return _called_directly(direct[-1])
+
+
+def _key_of_trace(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    ctx: CompileContext,
+    check: Callable[[ImportedGraph], None] | None,
+) -> CacheKey | None:
+    """What the graph's trace is kept under, None where it is traced each time."""
+    options = ctx.options
+    if options.freeze or options.with_budget().tune is not None or _copies_tensors(ctx):
+        return None
+    return trace_key(gm, example_inputs, ctx, check is not None)
+
+
+def _called_directly(runner: Runner) -> Callable[..., Any]:
+    """What dynamo calls where AOTAutograd would do nothing but call the runner."""
+
+    def call(*arguments: Any) -> Sequence[Any]:
+        return runner(list(arguments))
+
+    return call
+
+
+def _trace(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    ctx: CompileContext,
+    compile_inference: Callable[..., Runner | FrozenRunner],
+) -> Callable[..., Any]:
     try:
         with compat.closing_autocast(), compat.telling_overlaps(_refuse_overlaps), KeepWhole():
             return compat.run_aot(
                 gm,
                 example_inputs,
-                inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
+                inference_compiler=compile_inference,
                 forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
                 backward_compiler=in_same_record(partial(_compile_backward, ctx=ctx)),
                 decompositions=decompositions(frozenset(ctx.registry.handlers_for("torch"))),
@@ -304,7 +353,12 @@ def _compile_imported(
             )
         if imported.eager:
             warnings.warn(fallback_warning(imported.eager), stacklevel=2)
-        compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
+        return _run_imported(imported, ctx, record)
+
+
+def _run_imported(imported: ImportedGraph, ctx: CompileContext, record: ModelRecord) -> Runner:
+    """Compile what was imported, and tell who wants to know."""
+    compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
     runner = Runner(imported, compiled)
     record.add(runner, ctx)
     compat.count("graphs")

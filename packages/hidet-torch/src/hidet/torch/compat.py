@@ -1,4 +1,4 @@
-"""The only file that touches private names of torch. Everything else in this wheel uses documented ones.
+"""The only file that touches private names of torch, with `compat_state`. All else in this wheel uses documented ones.
 
 Checked against torch 2.11 and 2.13; a name that moves is to be followed here.
 """
