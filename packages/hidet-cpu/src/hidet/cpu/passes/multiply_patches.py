@@ -46,10 +46,10 @@ def _takes_patches(node: Node) -> bool:
     image, weight = node.inputs[:2]
     assert image is not None and weight is not None
     _, channels, *space = image.tensor.shape
-    kernel, rank = weight.tensor.shape[2:], len(space)
+    kernel, rank = [taps for taps in weight.tensor.shape[2:] if isinstance(taps, int)], len(space)
     if node.attrs["groups"] != 1 or not isinstance(channels, int) or channels > _MOST_CHANNELS:
         return False
-    if not all(isinstance(taps, int) for taps in kernel) or kernel[-1] < _FEWEST_TAPS:
+    if len(kernel) < rank or kernel[-1] < _FEWEST_TAPS:
         return False
     stride = per_axis("conv", "stride", node.attrs["stride"], rank, 1)
     dilation = per_axis("conv", "dilation", node.attrs["dilation"], rank, 1)
