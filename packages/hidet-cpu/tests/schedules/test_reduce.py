@@ -174,6 +174,17 @@ def test_long_sums_keep_their_digits():
     np.testing.assert_allclose(across, x.astype(np.float64).sum(1), rtol=2e-7)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((100, 40), (0,)), ((64, 40), (0,)), ((1000, 5), (0,)), ((50, 100, 7), (1,))]
+)
+def test_sums_across_rows_are_about_as_exact_as_sums_of_parts(shape, axes):
+    """Added up one after the other, a hundred numbers lose twice as much as eager mode's sums of parts."""
+    x = np.random.default_rng(0).random(shape).astype(np.float32)
+    _, (got,) = run(graph_of("sum", x, axes=axes), x)
+    wide = x.astype(np.float64).sum(axes)
+    assert np.sqrt(np.mean(((got - wide) / wide) ** 2)) < 1.2e-7
+
+
 @pytest.mark.parametrize("ratio", [1e1, 1e3, 1e5, 1e6, -1e6])
 @pytest.mark.parametrize("shape", [(5, 1000), (7, 13), (100, 300), (2, 200_000)])
 def test_variances_keep_their_digits_where_the_mean_is_large(ratio: float, shape: tuple[int, ...]) -> None:

@@ -27,7 +27,7 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.visit import substitute
 
-BLOCK = 128
+BLOCK = 32
 """Elements of each row that are summed in the arithmetic type before their sum is added in f64."""
 
 
