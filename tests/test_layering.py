@@ -91,7 +91,7 @@ TESTS = {"testing", "suite"}
 WITHOUT_HOOKS = {"hidet-testing"}
 
 # What a distribution provides is named otherwise than the distribution.
-DISTRIBUTIONS = {"PIL": "pillow", "cuda": "cuda_bindings"}
+DISTRIBUTIONS = {"PIL": "pillow", "cuda": "cuda_bindings", "hidet_command": "hidet_core"}
 
 FRAMEWORKS = {"torch", "onnx", "tensorflow", "jax", "llvmlite", "cuda", "pyopencl"}
 
@@ -149,6 +149,7 @@ def test_every_dependency_is_declared() -> None:
             if package != "hidet" and package not in sys.stdlib_module_names and "testing" not in item.importer:
                 distribution = DISTRIBUTIONS.get(package, package)
                 is_declared = distribution in declared or (item.is_inside_function and distribution in optional)
+                is_declared |= distribution == wheel.replace("-", "_")
                 assert is_declared, f"{item.place}: {package} is not a dependency of {wheel}"
 
 

@@ -337,6 +337,12 @@ def test_operators_that_users_implement_anew_are_traced_each_time(traces: list[i
     assert len(traces) == 2
 
 
+def test_traces_are_kept_where_vmap_has_been_used() -> None:
+    """The first use gives some operators implementations for it, which are torch's own."""
+    torch.vmap(torch.square)(torch.ones(2, 3))
+    assert compat_state.trace_state(torch.device("cpu")) is not None
+
+
 def test_decompositions_of_users_leave_nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compat_state.trace_state(torch.device("cpu")) is not None
     rules = torch._decomp.global_decomposition_table["post_autograd"]

@@ -64,13 +64,13 @@ _SDP_SETTINGS: tuple[Callable[[], bool], ...] = (
 
 def _implementations_are_torchs() -> bool:
     """Whether no operator of torch is traced through a Python function of somebody else: torch's own are for shapes,
-    and for devices, on which nothing is traced."""
+    for devices, on which nothing is traced, and for `torch.vmap`, under which nothing is kept."""
     from torch.library import _impls
 
     return all(key.rpartition("/")[2] in _NOT_TRACED for key in _impls if key.startswith("aten/"))
 
 
-_NOT_TRACED = frozenset({"Meta", "CPU", "CUDA", "MPS", "XPU"})
+_NOT_TRACED = frozenset({"Meta", "CPU", "CUDA", "MPS", "XPU", "FuncTorchBatched"})
 
 
 def _decompositions_are_torchs() -> bool:
