@@ -133,11 +133,11 @@ def test_numbers_in_a_graph_are_told_apart(number: float, traces: list[int]) -> 
 def test_settings_of_torch_are_told_apart(traces: list[int]) -> None:
     x = torch.randn(4, 4)
     with torch.no_grad():
-        compiled_anew(torch.mm)(x, x + 1)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert compiled_anew(torch.mm)(x, x + 1).dtype is torch.bfloat16
         compiled_anew(torch.mm, threads=1)(x, x + 1)
-        compiled_anew(torch.mm)(x, x + 1)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert compiled_anew(torch.mm, threads=1)(x, x + 1).dtype is torch.bfloat16
+        compiled_anew(torch.mm, threads=2)(x, x + 1)
+        compiled_anew(torch.mm, threads=1)(x, x + 1)
     assert len(traces) == 3
 
 
