@@ -224,7 +224,7 @@ def fuzz_tensorflow(session: nox.Session) -> None:
 def bench_tensorflow(session: nox.Session) -> None:
     """Keras models against TensorFlow, XLA and ONNX Runtime (`-- --check`: whether all are right from every source)."""
     environment = with_tensorflow(session)
-    environment.install("onnxruntime>=1.20")
+    environment.install("onnx>=1.16", "onnxruntime>=1.20")
     # It asks for an older protobuf than TensorFlow does.
     environment.pip("--no-deps", "tf2onnx>=1.17")
     environment.run("benchmarks/tensorflow_models.py", *session.posargs)
