@@ -24,30 +24,31 @@ OTHER = "hidet"
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class NameConflict:
     """Why `import hidet` does not find hidet-core's package, and what to do."""
 
     detail: str
     hint: str
 
 
-def find_stranger() -> Stranger | None:
+def find_conflict() -> NameConflict | None:
     """What has taken the place of hidet-core's package; None where nothing has."""
     spec = find_spec("hidet")
     origin = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
     if origin != _PACKAGE:
         found = "a folder without __init__.py" if origin is None else str(origin)
-        return Stranger(
+        return NameConflict(
             f"`import hidet` finds {found}, before {_PACKAGE} of hidet-core",
             "rename that folder, take it out of PYTHONPATH, or start Python elsewhere",
         )
-    if _version(OTHER) is not None:
-        return Stranger(
-            f"the files of distribution {OTHER!r} {_version(OTHER)} are mixed with ours in {_PACKAGE.parent}",
+    other = _version(OTHER)
+    if other is not None:
+        return NameConflict(
+            f"the files of distribution {OTHER!r} {other} are mixed with ours in {_PACKAGE.parent}",
             f"pip uninstall {OTHER}, then {_AGAIN}",
         )
     if not _is_as_installed():
-        return Stranger(f"{_PACKAGE} is not the file that hidet-core {_version('hidet-core')} installed", _AGAIN)
+        return NameConflict(f"{_PACKAGE} is not the file that hidet-core {_version('hidet-core')} installed", _AGAIN)
     return None
 
 
@@ -74,15 +75,15 @@ def _is_as_installed() -> bool:
 def main() -> NoReturn:
     """Run the command with the arguments of the process; say what is wrong, and exit with 1, where `hidet` is not
     hidet-core's package."""
-    stranger = find_stranger()
-    if stranger is None:
+    conflict = find_conflict()
+    if conflict is None:
         from hidet.cli import main as run
 
         sys.exit(run(prog_name="hidet"))
     if "--json" in sys.argv:
-        print(json.dumps([{"name": "import name", "status": "fail", **asdict(stranger)}], indent=2))
+        print(json.dumps([{"name": "import name", "status": "fail", **asdict(conflict)}], indent=2))
     else:
-        print(f"fail import name: {stranger.detail}\n       {stranger.hint}", file=sys.stderr)
+        print(f"fail import name: {conflict.detail}\n       {conflict.hint}", file=sys.stderr)
     sys.exit(1)
 
 

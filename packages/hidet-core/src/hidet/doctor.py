@@ -88,10 +88,10 @@ def _check_core() -> Check:
 
 
 def _check_name() -> Check:
-    stranger = hidet_command.find_stranger()
-    if stranger is None:
+    conflict = hidet_command.find_conflict()
+    if conflict is None:
         return Check("import name", "ok", "no other distribution owns `hidet`")
-    return Check("import name", "fail", stranger.detail, stranger.hint)
+    return Check("import name", "fail", conflict.detail, conflict.hint)
 
 
 def _check_requirements(registry: Registry) -> Iterator[Check]:
