@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims
 from hidet.graph.graph import Graph, Node
-from hidet.operators.windows import per_axis, side_pairs
+from hidet.operators.windows import windows_of
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
@@ -45,17 +45,16 @@ def _takes_patches(node: Node) -> bool:
     """Whether windows lie side by side, all over the image."""
     image, weight = node.inputs[:2]
     assert image is not None and weight is not None
-    _, channels, *space = image.tensor.shape
-    kernel, rank = [taps for taps in weight.tensor.shape[2:] if isinstance(taps, int)], len(space)
+    channels, kernel = image.tensor.shape[1], weight.tensor.shape[2:]
     if node.attrs["groups"] != 1 or not isinstance(channels, int) or channels > _MOST_CHANNELS:
         return False
-    if len(kernel) < rank or kernel[-1] < _FEWEST_TAPS:
+    placed = (node.attrs[name] for name in ("stride", "padding", "dilation"))
+    windows = windows_of("conv", image.tensor.shape, kernel, *placed)
+    if windows.strides != kernel or windows.strides[-1] < _FEWEST_TAPS:
         return False
-    stride = per_axis("conv", "stride", node.attrs["stride"], rank, 1)
-    dilation = per_axis("conv", "dilation", node.attrs["dilation"], rank, 1)
-    pads = side_pairs("conv", node.attrs["padding"], rank)
-    is_tiled = all(dims.divisibility(extent) % taps == 0 for extent, taps in zip(space, kernel, strict=True))
-    return is_tiled and stride == tuple(kernel) and set(dilation) == {1} and set(pads) == {(0, 0)}
+    covered = zip(windows.space, windows.strides, strict=True)
+    is_tiled = all(dims.divisibility(extent) % taps == 0 for extent, taps in covered)
+    return is_tiled and set(windows.dilations) == {1} and set(windows.pads) == {(0, 0)}
 
 
 def _multiply(rewriter: GraphRewriter, node: Node) -> None:
