@@ -33,7 +33,7 @@ import hidet
 from benchmarks.environment import describe_environment
 from benchmarks.fma_peak import peak_flops
 from benchmarks.options import report_console
-from benchmarks.results import geometric_mean
+from benchmarks.results import OUR_SYSTEM, geometric_mean, ratio_to_best_peer
 from hidet.cli.timing import Latency, measure_alternately
 
 MOST = 2048
@@ -77,21 +77,20 @@ class Row:
     error: float
 
     @property
-    def peer(self) -> float:
-        return min(latency.median for name, latency in self.latencies.items() if name != "hidet")
-
-    @property
     def ratio(self) -> float:
-        return self.latencies["hidet"].median / self.peer
+        """Beside the faster peer."""
+        ratio = ratio_to_best_peer(self.latencies)
+        assert ratio is not None
+        return ratio
 
     @property
     def packed_ratio(self) -> float:
         """Beside oneDNN."""
-        return self.latencies["hidet"].median / self.latencies["packed"].median
+        return self.latencies[OUR_SYSTEM].median / self.latencies["packed"].median
 
     @property
     def share(self) -> float:
-        return self.product.flops / self.latencies["hidet"].median / self.peak
+        return self.product.flops / self.latencies[OUR_SYSTEM].median / self.peak
 
 
 def seeded_products(seed: int, count: int) -> list[Product]:
@@ -147,11 +146,11 @@ def _measure(product: Product, threads: int, seconds: float) -> Row:
     runs: dict[str, Callable[[], Tensor]] = {
         "torch": lambda: functional.linear(x, layer.weight),
         "packed": _packed(x, layer.weight),
-        "hidet": lambda: compiled(x),
+        OUR_SYSTEM: lambda: compiled(x),
     }
     exact = x.double() @ layer.weight.double().T
     size = x.abs().double() @ layer.weight.abs().double().T
-    error = float(((runs["hidet"]() - exact).abs() / size).max())
+    error = float(((runs[OUR_SYSTEM]() - exact).abs() / size).max())
     before = peak_flops(threads, 0.01)
     latencies = measure_alternately(dict(runs), seconds, rounds=5, pause=0.005)
     return Row(product, latencies, max(before, peak_flops(threads, 0.01)), error)
@@ -174,7 +173,7 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
     ):
         if part:
             yield (
-                f"geometric mean of the time beside oneDNN, beside the faster peer: "
+                "geometric mean of the time beside oneDNN, beside the faster peer: "
                 f"{geometric_mean([row.packed_ratio for row in part]):.2f}, "
                 f"{geometric_mean([row.ratio for row in part]):.2f} ({title}, {len(part)})"
             )
@@ -190,7 +189,7 @@ def _print(console: Console, rows: Sequence[Row]) -> None:
         for name in ("m x n x k", "torch us", "packed us", "hidet us", "hidet / peer", "% of peak"):
             table.add_column(name, justify="right")
         for row in sorted(rows, key=key)[: len(rows) if len(rows) <= 20 else 15]:
-            times = [f"{row.latencies[name].median * 1e6:.1f}" for name in ("torch", "packed", "hidet")]
+            times = [f"{row.latencies[name].median * 1e6:.1f}" for name in ("torch", "packed", OUR_SYSTEM)]
             share = f"{row.share:.0%}" if row.product.is_bound_by_arithmetic else "-"
             table.add_row(str(row.product), *times, f"{row.ratio:.2f}", share)
         console.print(table)

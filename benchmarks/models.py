@@ -56,23 +56,18 @@ MODELS: Mapping[str, BenchmarkModel] = MappingProxyType(
     {
         model.name: model
         for model in (
-            BenchmarkModel(
-                name="resnet50",
-                what="1x3x224x224",
-                build=partial(build_vision, "resnet50"),
-                inputs=partial(image_inputs, 224, 0),
-            ),
-            BenchmarkModel(
-                name="mobilenet_v2",
-                what="1x3x224x224",
-                build=partial(build_vision, "mobilenet_v2"),
-                inputs=partial(image_inputs, 224, 0),
-            ),
-            BenchmarkModel(
-                name="vit_b_32",
-                what="1x3x224x224, 50 tokens",
-                build=partial(build_vision, "vit_b_32"),
-                inputs=partial(image_inputs, 224, 0),
+            *(
+                BenchmarkModel(
+                    name=name,
+                    what=what,
+                    build=partial(build_vision, name),
+                    inputs=partial(image_inputs, 224, 0),
+                )
+                for name, what in (
+                    ("resnet50", "1x3x224x224"),
+                    ("mobilenet_v2", "1x3x224x224"),
+                    ("vit_b_32", "1x3x224x224, 50 tokens"),
+                )
             ),
             *(
                 BenchmarkModel(
