@@ -178,7 +178,7 @@ def test_long_sums_keep_their_digits():
     ("shape", "axes"), [((100, 40), (0,)), ((64, 40), (0,)), ((1000, 5), (0,)), ((50, 100, 7), (1,))]
 )
 def test_sums_across_rows_are_about_as_exact_as_sums_of_parts(shape, axes):
-    """Added up one after the other, a hundred numbers lose twice as much as eager mode's sums of parts."""
+    """Added up one after the other, a hundred numbers lose three times as much as eager mode's sums of parts."""
     x = np.random.default_rng(0).random(shape).astype(np.float32)
     _, (got,) = run(graph_of("sum", x, axes=axes), x)
     wide = x.astype(np.float64).sum(axes)
