@@ -313,6 +313,36 @@ def test_a_result_and_its_detached_self_share_memory_and_only_one_has_a_gradient
     torch.testing.assert_close(x.grad, 24 * x.detach())
 
 
+def _added_to(x: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    scaled = other * 2
+    x.add_(1)
+    return x.diagonal(-1, 1, 0), x.view(-1), scaled
+
+
+def _filled(x: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    x.fill_diagonal_(2)
+    return x.diagonal(-1, 1, 0), x[1:], other + 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("part", [lambda x: x.reshape(-1)[::2], lambda x: x[:, 1:]], ids=["flat", "columns"])
+@pytest.mark.parametrize("function", [_added_to, _filled])
+def test_a_view_of_an_argument_that_shares_memory_with_another_is_a_view_of_it(
+    function: Any, part: Any, dynamic: bool
+) -> None:
+    """Seed 3000876: AOTAutograd replays the views of the argument on the memory that both have (torch 2.11 to 2.13)."""
+    compiled = torch.compile(function, backend="hidet", dynamic=dynamic)
+    for extent in (5, 6):
+        given, other = (torch.arange(float(extent**2)).view(extent, extent)[1:] for _ in range(2))
+        results, right = compiled(given, part(given)), function(other, part(other))
+        assert torch.equal(given, other)
+        for result, wanted in zip(results, right, strict=True):
+            assert torch.equal(result, wanted)
+            assert (result.stride(), result.storage_offset()) == (wanted.stride(), wanted.storage_offset())
+        for result in results[:2]:
+            assert result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
+
+
 def test_arguments_that_torch_takes_for_apart_by_mistake_are_left_to_torch() -> None:
     """Seed 1231269: AOTAutograd is wrong about rows behind the first (torch 2.11 to 2.13)."""
 

@@ -258,8 +258,10 @@ def _trace(
     ctx: CompileContext,
     compile_inference: Callable[..., Runner | FrozenRunner],
 ) -> Callable[..., Any]:
+    tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
+    views = compat_state.rebuilding_views(tensors)
     try:
-        with compat.closing_autocast(), compat.telling_overlaps(_refuse_overlaps), KeepWhole():
+        with compat.closing_autocast(), compat.telling_overlaps(_refuse_overlaps), KeepWhole(), views:
             return compat.run_aot(
                 gm,
                 example_inputs,
