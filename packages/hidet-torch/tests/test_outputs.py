@@ -373,6 +373,26 @@ def test_a_view_of_an_argument_that_another_one_is_a_view_of_has_the_gradient_of
     assert x.grad is not None and x.grad.tolist() == [[2.0] * 3] * 4
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("part", [lambda x: x[1:], lambda x: x.reshape(-1)[::2]], ids=["rows", "flat"])
+@pytest.mark.parametrize(
+    "function", [lambda x, part: (x.view(x.shape[0], -1), part * 2), lambda x, part: (x.flatten(),)]
+)
+def test_a_view_of_an_argument_beside_a_part_of_it_has_the_gradient_of_all_its_elements(
+    function: Any, part: Any, dynamic: bool
+) -> None:
+    """Seeds 7101066 and 7000943."""
+
+    def gradient(run: Any) -> torch.Tensor | None:
+        x = torch.zeros(4, 4, requires_grad=True)
+        sum(result.sum() for result in run(x, part(x))).backward()
+        return x.grad
+
+    wanted, found = gradient(function), gradient(torch.compile(function, backend="hidet", dynamic=dynamic))
+    assert wanted is not None and found is not None and torch.equal(found, wanted)
+
+
 def _beyond_a_slice(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     row = x.expand(x.shape[0], -1, -1)[:, -2, :4]
     return row.as_strided((2, 2), (1, 1), 3), y.sin()

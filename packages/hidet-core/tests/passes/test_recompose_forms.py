@@ -407,6 +407,16 @@ def names_after_all_passes(text, ctx, parse, same_result):
     return [node.op.name for node in after.nodes]
 
 
+def test_a_softmax_of_a_number_is_no_attention(stays):
+    """Seed 7100054 of the random torch programs: a softmax of rank zero has no last axis."""
+    lines = [
+        "%0: f64[] = softmax(%x, axis=0)",
+        "%1: f64[1, 1] = reshape(%0, shape=[1, 1])",
+        "%9: f64[1, 3] = matmul(%1, %v)",
+    ]
+    stays(graph("%x: f64[], %v: f64[1, 3]", lines))
+
+
 @pytest.mark.parametrize("place", ["queries", "keys", "scores"])
 def test_attention_as_jax_writes_it(ctx, parse, same_result, place):
     q, k, scores = ("%30" if place == p else name for p, name in (("queries", "%q"), ("keys", "%k"), ("scores", "%1")))

@@ -255,7 +255,7 @@ class _Planner:
     def _tensor(self, fact: _Returned, bases: dict[int, OutputPlan], is_saved: bool) -> OutputPlan:
         if fact.node in self.argument_nodes:
             return OutputPlan("argument", self.argument_nodes[fact.node])
-        number = self.arguments.get(fact.storage)
+        number = self._argument(fact)
         if number is not None and self.argument_dtypes[number] == fact.dtype:
             begin = self.sizes.dim(self.argument_offsets[number])
             return self._view("argument", number, fact, self.argument_values[number], begin)
@@ -278,6 +278,11 @@ class _Planner:
         # A copy of a part may be that part of what it is copied from, from an element on that is not the first.
         begin = 0 if base.region is None else 0 - base.region.offset
         return self._view("result", base.number, fact, whole, begin)
+
+    def _argument(self, fact: _Returned) -> int | None:
+        """The argument that a tensor is a view of, or the last one in its memory; None where no argument is there."""
+        *_, origin = _views(fact.node)
+        return self.argument_nodes.get(origin, self.arguments.get(fact.storage))
 
     def _view_of_written(self, fact: _Returned, number: int, source: fx.Node, is_saved: bool) -> OutputPlan | None:
         """A view of what an argument is overwritten with, as that view of the argument.

@@ -92,7 +92,7 @@ def _attention(site: Site, place: int) -> Value | None:
     if softmax is None or softmax.inputs[0] is None or not site.is_read_once(softmax.outputs[0]):
         return None
     rank = softmax.outputs[0].tensor.rank
-    if softmax.attrs["axis"] % rank != rank - 1:
+    if rank == 0 or softmax.attrs["axis"] % rank != rank - 1:
         return None
     scores = _scores(site, softmax.inputs[0], values.tensor.dtype)
     if scores is None or not _fits(scores, values):
