@@ -78,6 +78,35 @@ def test_a_model_that_was_compiled_before_is_not_traced_again(traces: list[int])
     assert [report.is_kept for report in reports] == [True]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_model_on_a_gpu_that_was_compiled_before_is_not_traced_again(
+    mode: str, traces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HIDET_PLUGINS")
+    model, inputs = block()
+    model, given = model.cuda(), [value.cuda() for value in inputs]
+    with torch.no_grad():
+        for _ in range(2):
+            compiled = compiled_anew(model, mode=mode)
+            for factor in (1.0, 0.5, 2.0):
+                model.outer.weight.mul_(factor)
+                again = (given[0] * factor, given[1])
+                for result, wanted in zip(compiled(*again), model(*again), strict=True):
+                    torch.testing.assert_close(result, wanted)
+    assert len(traces) == 1
+
+
+@pytest.mark.gpu
+def test_arguments_on_several_devices_are_traced_each_time(traces: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIDET_PLUGINS")
+    x, number = torch.randn(4, device="cuda"), torch.tensor(2.0)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(compiled_anew(lambda x, number: torch.relu(x) * number)(x, number), x.relu() * 2)
+    assert len(traces) == 2
+
+
 def test_weights_of_the_second_model_are_its_own(traces: list[int]) -> None:
     model, inputs = block()
     with torch.no_grad():

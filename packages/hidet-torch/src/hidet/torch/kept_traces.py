@@ -38,15 +38,15 @@ class _Untold(Exception):
 def trace_key(
     gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext, is_checked: bool
 ) -> CacheKey | None:
-    """What a trace of dynamo's graph for inference is kept under; None where it is to be traced, as all graphs for
-    other devices than the CPU are.
+    """What a trace of dynamo's graph for inference is kept under; None where it is to be traced, as all graphs of
+    arguments on several devices are.
 
     is_checked: whether what is imported has to stand a check; one without has not stood it.
     """
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
     if not tensors or len(tensors) < len(example_inputs) or not compat_state.are_apart(tensors):
         return None
-    if any(value.device.type != "cpu" for value in tensors):
+    if len({value.device for value in tensors}) > 1:
         return None
     if any(value.requires_grad for value in tensors) and torch.is_grad_enabled():
         return None
