@@ -246,7 +246,7 @@ def test_blocks_of_attention_have_no_more_vectors_than_queries_fill(queries, vec
     assert {params.vectors for params in space_of(claim.rule, claim.match, ctx)} == vectors
 
 
-@pytest.mark.parametrize(("steps", "chunk"), [(60, 60), (88, 48), (130, 48), (1000, 64)])
+@pytest.mark.parametrize(("steps", "chunk"), [(60, 60), (88, 48), (130, 80), (1000, 80)])
 def test_steps_that_work_items_pack_are_shared_out_to_chunks_of_whole_squares(steps, chunk) -> None:
     target = make_context("cpu:znver5").target
     assert isinstance(target, CpuTarget)

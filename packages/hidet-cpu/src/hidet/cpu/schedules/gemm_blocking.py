@@ -20,8 +20,8 @@ _UNKNOWN_SIZE = 256
 _MULTIPLY_ADDS = {512: 90.0, 256: 45.0, 128: 22.0}
 _BYTES = 12.0
 # Part of the first-level cache that a piece of a panel may take; rows stream through the rest, and, where work items
-# pack it, what it is packed from.
-_L1_SHARE, _L1_SHARE_PACKED = 2 / 3, 1 / 3
+# pack it, what it is packed from: then it takes more only for steps that are too few to hide how a chunk begins.
+_L1_SHARE, _L1_SHARE_PACKED, _FEWEST_PACKED_STEPS = 2 / 3, 1 / 3, 80
 # Products that are summed in one accumulator before they are added to the rest, at most: the rounding error of a long
 # sum then grows with the number of chunks.
 _MOST_STEPS = 256
@@ -115,8 +115,11 @@ def choose_item(shape: TileShape, l1_bytes: int, extents: Extents) -> Item:
     tiles = _ceil(row_tiles, blocks)
     column_ns = max(tiles * tile_ns, panel_ns if blocks == 1 else 0.0)
     item_groups = 1 if blocks > 1 and tiles < most_tiles else max(1, min(groups, int(item_ns / column_ns)))
-    share = _L1_SHARE if extents.order is None else _L1_SHARE_PACKED
-    return Item(tiles, item_groups, min(_MOST_STEPS, int(l1_bytes * share / extents.step_bytes(shape))))
+    most_steps = l1_bytes / extents.step_bytes(shape)
+    steps = int(most_steps * _L1_SHARE)
+    if extents.order is not None:
+        steps = max(int(most_steps * _L1_SHARE_PACKED), min(steps, _FEWEST_PACKED_STEPS))
+    return Item(tiles, item_groups, min(_MOST_STEPS, steps))
 
 
 def blocking_of(shape: TileShape, extents: Extents, item: Item) -> Blocking:
