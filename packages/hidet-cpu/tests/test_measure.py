@@ -23,7 +23,7 @@ graph g(%a: f32[70, 130], %b: f32[130, 90]):
 """
 
 
-@pytest.mark.parametrize(("name", "bits"), [("znver4", 512), ("x86-64-v3", 256), ("neoverse-v2", 128)])
+@pytest.mark.parametrize(("name", "bits"), [("x86-64-v4", 512), ("x86-64-v3", 256), ("neoverse-v2", 128)])
 def test_published_rates_grow_with_vectors_and_shrink_with_distance(name, bits) -> None:
     found = published_constants(arch_from_text(name))
     assert found.fma["float32"] == 2 * found.fma["float64"] == 3e9 * 2 * bits / 32
@@ -33,12 +33,19 @@ def test_published_rates_grow_with_vectors_and_shrink_with_distance(name, bits) 
     assert sizes == sorted(sizes) and found.levels[-1].nbytes == 0
 
 
-def test_published_rates_of_a_kind_of_core_that_was_measured_are_those() -> None:
-    """Of an EPYC of the fifth generation; a roof below them would have kernels reach more than all there is."""
-    found = published_constants(arch_from_text("znver5"))
-    assert found.fma == pytest.approx({"float32": 139e9, "float64": 69.5e9, "int32": 138e9}, rel=0.05)
-    rates = {level.name: level.core_bandwidth for level in found.levels}
-    assert rates == pytest.approx({"L1": 555e9, "L2": 232e9, "L3": 126e9, "memory": 64e9}, rel=0.05)
+@pytest.mark.parametrize(
+    ("name", "fma", "rates"),
+    [
+        ("znver4", (59.1e9, 29.5e9, 55.3e9), {"L1": 223e9, "L2": 115e9, "L3": 99e9, "memory": 29e9}),
+        ("znver5", (139e9, 69.5e9, 138e9), {"L1": 555e9, "L2": 232e9, "L3": 126e9, "memory": 64e9}),
+    ],
+)
+def test_published_rates_of_a_kind_of_core_that_was_measured_are_those(name, fma, rates) -> None:
+    """Of EPYCs of the fourth and the fifth generation, by `hidet measure`; a roof below them would have kernels reach
+    more than all there is, and one above them, less than they do."""
+    found = published_constants(arch_from_text(name))
+    assert found.fma == pytest.approx(dict(zip(("float32", "float64", "int32"), fma, strict=True)), rel=0.07)
+    assert {level.name: level.core_bandwidth for level in found.levels} == pytest.approx(rates, rel=0.07)
 
 
 def test_the_command_keeps_what_it_measured_and_compilations_give_the_same_program(tmp_path, monkeypatch) -> None:

@@ -20,23 +20,26 @@ from hidet.target.constants import DeviceConstants, MemoryLevel
 class _Core:
     """A kind of core under load.
 
-    clock: cycles a second. integers: multiply-adds of i32 over those of f32. l2_rate: vectors that come from the
-    second-level cache each cycle. l3_bandwidth, memory_bandwidth: bytes a second that one core reads.
+    clock: cycles a second. units: vector multiply-adds that it begins each cycle. integers: multiply-adds of i32 over
+    those of f32. l1_rate, l2_rate: vectors that come from the first and the second-level cache each cycle.
+    l3_bandwidth, memory_bandwidth: bytes a second that one core reads.
     """
 
     clock: float = 3e9
+    units: float = 2
     integers: float = 0.5
+    l1_rate: float = 2
     l2_rate: float = 0.5
     l3_bandwidth: float = 24e9
     memory_bandwidth: float = 12e9
 
 
 _CORES: Mapping[str, _Core] = {
-    "znver5": _Core(clock=4.35e9, integers=1.0, l2_rate=0.85, l3_bandwidth=125e9, memory_bandwidth=63e9)
+    # Its data paths are 256 bits wide: a vector of 512 takes two turns (AMD, Software Optimization Guide for the Zen4).
+    "znver4": _Core(3.7e9, units=1, integers=0.94, l1_rate=1, l3_bandwidth=99e9, memory_bandwidth=29e9),
+    "znver5": _Core(4.35e9, integers=1.0, l2_rate=0.85, l3_bandwidth=125e9, memory_bandwidth=63e9),
 }
 """Kinds that were measured, by their names in LLVM."""
-_UNITS, _L1_RATE = 2, 2
-"""Vector multiply-adds that a core begins each cycle, and vectors that it loads from the first-level cache."""
 _LATENCY_CYCLES = 4
 _L3_BYTES = 4 << 20
 """What a core may count on of the third-level cache."""
@@ -54,12 +57,12 @@ def published_constants(cpu: CpuArch) -> DeviceConstants:
 @functools.cache
 def _published(cpu: CpuArch, cores: int) -> DeviceConstants:
     core = _CORES.get(cpu.name, _Core())
-    fma = {f"float{bits}": core.clock * _UNITS * cpu.vector_bits / bits for bits in (32, 64)}
+    fma = {f"float{bits}": core.clock * core.units * cpu.vector_bits / bits for bits in (32, 64)}
     fma["int32"] = core.integers * fma["float32"]
     vectors = core.clock * cpu.vector_bits / 8
     levels = [
         MemoryLevel(f"L{number}", nbytes, vectors * rate, cores * vectors * rate)
-        for number, (nbytes, rate) in enumerate(((cpu.l1_bytes, _L1_RATE), (cpu.l2_bytes, core.l2_rate)), 1)
+        for number, (nbytes, rate) in enumerate(((cpu.l1_bytes, core.l1_rate), (cpu.l2_bytes, core.l2_rate)), 1)
     ]
     levels += [
         MemoryLevel("L3", max(_L3_BYTES, cpu.l2_bytes), core.l3_bandwidth, cores * core.l3_bandwidth),
