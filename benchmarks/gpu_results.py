@@ -136,8 +136,11 @@ def print_choices(console: Console, row: GpuRow, store: Path) -> None:
         if system in row.first_calls and system in row.latencies:
             gain = row.latencies[OUR_SYSTEM].median / row.latencies[system].median if OUR_SYSTEM in row.latencies else 0
             console.print(f"{row.name}: {system} ready after {row.first_calls[system]:.1f} s, {gain:.3f} times as fast")
-    changed = sum(entry.params != entry.default_params for entry in entries)
-    console.print(f"store: {len(entries)} choices, {changed} of them not the default's")
+    changed = [entry for entry in entries if entry.params != entry.default_params]
+    console.print(f"store: {len(entries)} choices, {len(changed)} of them not the default's")
+    for entry in changed:
+        times = f"{entry.default_seconds * 1e6:.1f} to {entry.seconds * 1e6:.1f} us"
+        console.print(f"  {entry.summary}: {times}, {entry.default_params} to {entry.params}", highlight=False)
 
 
 def cells(row: GpuRow, systems: Sequence[str]) -> list[str]:
