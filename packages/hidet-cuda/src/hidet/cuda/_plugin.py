@@ -144,7 +144,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             prologue="chosen",
             epilogue="element-wise",
             priority=20,
-            doc="products of up to eight rows with weights of 4 and 8 bits and scales, which are read as they are packed",
+            doc="products of up to eight rows with weights of 4 and 8 bits, which are read as they are packed",
         ),
         ScheduleSpec(
             name="cuda.attention",

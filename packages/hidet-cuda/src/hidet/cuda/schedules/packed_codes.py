@@ -29,6 +29,10 @@ _ZERO_BITS = {dtypes.f16: 9, dtypes.bf16: 5}
 """Magnitudes of zeros that are exact with that float, and with what makes signed codes unsigned."""
 
 
+_AND_THEN_XOR = (0xF0 & 0xCC) ^ 0xAA
+"""What `lop3` does with three words: it is told by what becomes of these bits."""
+
+
 class Terms(NamedTuple):
     """What codes of a group are changed by.
 
@@ -49,26 +53,31 @@ class CodeReader:
     """Makes pairs of factors of words of codes.
 
     code: u4, i4, u8, i8, f8e4m3 or f8e5m2. to: type of the factors. is_short: whether scales are applied in that type,
-    where they are exact; else pairs become f32 in between. subtracts: whether zeros are integers that are subtracted
-    together with the exponents.
+    where they are exact, or to sums; else pairs become f32 in between. is_late: whether scales are left to the caller,
+    who applies them to sums. subtracts: whether zeros are integers that are subtracted together with the exponents.
+    masks: of the codes in bits 0 and 16 of a word, and of those in bits 4 and 20.
     """
 
     code: DType
     to: DType
     is_short: bool
+    is_late: bool
     subtracts: bool
+    masks: tuple[Expr, Expr]
 
     @staticmethod
-    def of(operand: PackedOperand) -> CodeReader:
-        """For the codes of an operand, rounding each element once where its scales let that."""
-        code, to = operand.code, operand.dtype
-        bits = operand.zero_bits
-        is_integer = code.is_int and bits is not None
+    def of(operand: PackedOperand, summed: int, k: IRBuilder, nothing: Expr) -> CodeReader:
+        """For the codes of an operand. summed: neighbours along k that the caller sums at a time. nothing: a word that
+        is 0, which the assembler does not know: constants that it knows it makes anew for each pair."""
+        code, to, bits = operand.code, operand.dtype, operand.zero_bits
         fits = to is dtypes.f16 or code.bits == 4
-        is_short = operand.is_scaled_exactly and (operand.zero is None or is_integer) and fits
-        if is_short and bits is not None and bits > _ZERO_BITS[to]:
-            is_short = False
-        return CodeReader(code, to, is_short, is_integer and bits is not None and bits <= _ZERO_BITS[dtypes.f16])
+        subtracts = code.is_int and bits is not None and bits <= _ZERO_BITS[to if fits else dtypes.f16]
+        is_exact = fits and (operand.zero is None or subtracts)
+        is_late = is_exact and operand.scale is not None and operand.group >= summed
+        low, high = (k.let("mask", build.binary("xor", nothing, _word(_doubled(mask)))) for mask in (0xF, 0xF0))
+        return CodeReader(
+            code, to, is_exact and (is_late or operand.is_scaled_exactly), is_late, subtracts, (low, high)
+        )
 
     @property
     def between(self) -> DType:
@@ -90,9 +99,12 @@ class CodeReader:
             taken = zero if is_taken else None
             subtracted = self._pair(k, taken, exponent + bias, 1)
             if self._has_high_codes:
-                added_high = self._pair(k, taken, exponent / 16 + bias, -1)
+                added_high = self._pair(k, taken, exponent / 16 + bias, -1, 16)
             if is_taken:
                 zero = None
+        if self.is_late:
+            known = build.const(1.0, dtypes.f32) if scale is None else build.cast(scale, dtypes.f32)
+            return Terms(subtracted, added_high, None, None, k.let("scale", known))
         if self.is_short:
             factor = None
             if scale is not None:
@@ -103,7 +115,7 @@ class CodeReader:
         return Terms(subtracted, added_high, None, zero, scale)
 
     def pairs(self, k: IRBuilder, word: Expr, terms: Terms) -> list[Expr]:
-        """The factors of a word of codes: pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight codes, (0, 1), (2, 3) of four."""
+        """The factors of a word of codes: pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight, (0, 1), (2, 3) of four."""
         return [k.let("factors", self._scaled(k, pair, terms)) for pair in self._exact(k, word, terms)]
 
     def like_pairs(self, k: IRBuilder, words: list[Expr]) -> list[Expr]:
@@ -147,12 +159,11 @@ class CodeReader:
         """Two codes of a word, from bits `shift` and 16 + `shift` on, under exponents."""
         sign = 8 if self.code.is_signed else 0
         exponent = _EXPONENTS[self.between][0] | sign << shift
-        codes = build.binary("and", word, _word(_doubled(0xF << shift)))
-        return build.binary("xor", codes, _word(_doubled(exponent)))
+        return intrinsic_call("cuda.lop3", word, self.masks[shift // 4], _word(_doubled(exponent)), _AND_THEN_XOR)
 
     def _scaled(self, k: IRBuilder, pair: Expr, terms: Terms) -> Expr:
         if self.is_short:
-            return pair if terms.factor is None else self._of_pairs("mul", pair, terms.factor)
+            return pair if self.is_late or terms.factor is None else self._of_pairs("mul", pair, terms.factor)
         both = k.let("exact", Bitcast(pair, VectorType(self.between, 2)))
         halves = [build.cast(build.extract(both, n), dtypes.f32) for n in range(2)]
         if terms.zero is not None:
@@ -164,14 +175,28 @@ class CodeReader:
     def _of_pairs(self, name: str, *words: Expr) -> Expr:
         return intrinsic_call(f"cuda.{name}_{self.between.short}x2", *words)
 
-    def _pair(self, k: IRBuilder, zero: Expr | None, more: float, sign: int) -> Expr:
-        """A word of twice the number sign * (zero + more), which the type of pairs holds exactly."""
-        zero = build.const(0.0, dtypes.f32) if zero is None else build.cast(zero, dtypes.f32)
-        if isinstance(zero, Const) and not isinstance(zero.value, complex):
-            number = np.asarray(sign * (zero.value + more), np.float32).astype(self.between.numpy())
-            return _word(_doubled(int(number.view(np.uint16))))
-        number = k.let("number", (zero + more) * float(sign))
+    def _pair(self, k: IRBuilder, zero: Expr | None, more: float, sign: int, step: int = 1) -> Expr:
+        """A word of twice the number sign * (zero + more), which the type of pairs holds exactly. step: how far its
+        bits are from those of the next zero."""
+        if zero is None or isinstance(zero, Const):
+            value = 0 if zero is None else zero.value
+            assert not isinstance(value, complex)
+            return self._known_pair(sign * (value + more))
+        if self._counts(zero.dtype):
+            least = self._known_pair(sign * more)
+            return k.let("pair", build.cast(zero, _WORD) * _word(_doubled(step)) + least)
+        zero = build.cast(zero, dtypes.f32)
+        number = k.let("number", zero + more if sign > 0 else build.const(-more, dtypes.f32) - zero)
         return k.let("pair", intrinsic_call(f"cuda.pack_{self.between.short}", number, number))
+
+    def _counts(self, dtype: DType) -> bool:
+        """Whether zeros of a type are among the numbers whose bits count like integers above an exponent."""
+        is_small = dtype.is_int and dtype.bits <= self.code.bits
+        return is_small and not dtype.is_signed
+
+    def _known_pair(self, number: float) -> Expr:
+        known = np.asarray(number, np.float32).astype(self.between.numpy())
+        return _word(_doubled(int(known.view(np.uint16))))
 
 
 def _word(bits: int) -> Expr:

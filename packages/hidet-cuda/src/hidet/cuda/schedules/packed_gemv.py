@@ -9,9 +9,8 @@ codes it has read. The warps of a block share k in turns, and their sums are add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
@@ -39,12 +38,16 @@ _SHARERS = 4
 """Lanes that read a column's codes."""
 _WORDS = PART // 4
 _X_LANES = 8
+_RESIDENT_THREADS = 1024
+"""Threads of a multiprocessor whose registers, 64 each, hold what they read ahead of one tile, one part each."""
+_K_BITS = 40
+"""More than the bits of k."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedTiling:
-    """How a block works. warps: those that share k. tiles: of 16 columns. ahead: parts of codes that a lane reads before
-    it multiplies the first of them."""
+    """How a block works. warps: those that share k. tiles: of 16 columns. ahead: parts of codes of a column that a lane
+    reads before it multiplies the first of them."""
 
     warps: int
     tiles: int
@@ -103,13 +106,16 @@ def packed_gemv_kernel(
     epilogue: Callable[[Expr, Expr, Expr], Expr],
 ) -> Function:
     """c = epilogue(a b^T, row, column) for a [rows, k] of f16 or bf16, at most `MAX_ROWS` rows of whole parts of 16
-    bytes, and a packed b [n, k], whose rows are whole parts of 16 bytes, too.
+    bytes, and a packed b [n, k], whose rows are whole parts of 16 bytes, too; k is at most 2^29.
 
-    The grid has ceil(n / tiling.columns) blocks of `tiling.threads` threads. Its parameters are left to the caller.
+    The grid has ceil(n / tiling.columns) blocks of `tiling.threads` threads. The parameters are left to the caller.
     """
     k, block = IRBuilder(), build.size_var("block")
     _Kernel(k, a, b, c, rows, tiling, block).write(epilogue)
-    return Function(name, (), k.body, "kernel", (block,))
+    # Else the assembler takes so many registers to begin the last step early that few blocks fit.
+    resident = _RESIDENT_THREADS // (tiling.tiles * tiling.ahead * tiling.threads)
+    attributes = (("min_blocks", max(1, resident)),)
+    return Function(name, (), k.body, "kernel", (block,), attributes=attributes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,28 +135,26 @@ class _Kernel:
         self, k: IRBuilder, a: GTensor, b: PackedSource, c: GTensor, rows: int, tiling: PackedTiling, block: Var
     ) -> None:
         self.k, self.a, self.b, self.c, self.rows, self.tiling = k, a, b, c, rows, tiling
-        self.reader = CodeReader.of(b.operand)
         self.part = PART * b.operand.per_byte
         self.chunk = chunk_of(b.operand)
+        nothing = build.cast(build.binary("shr", b.k, _K_BITS), dtypes.u32)
+        self.reader = CodeReader.of(b.operand, self.chunk, k, nothing)
         self.has_tail = b.operand.k % tiling.step(b.operand) != 0
         self.accesses = [access for value in b.operand.values for access in accesses_in(value)]
         self.thread = k.let("thread", thread_in_block())
         self.warp = k.let("warp", self.thread // WARP)
         self.group = k.let("group", self.thread % WARP // _SHARERS)
         self.sharer = k.let("sharer", self.thread % _SHARERS)
+        self.start = k.let("start", _i32(self.warp * self.chunk + self.sharer * self.part))
+        self.end = k.let("end", _i32(b.k))
         self.first = k.let("first_column", block * tiling.columns)
         # Beyond the last column and the last row, those are read once more.
-        numbers = [
-            self.group + (tile * MMA_COLUMNS + half * 8) for tile, half in product(range(tiling.tiles), range(2))
-        ]
+        numbers = [self.group + number for number in range(0, tiling.columns, 8)]
         self.columns = [k.let("column", build.minimum(self.first + n, c.columns - 1)) for n in numbers]
         self.codes = [k.let("codes", build.binary("add", b.codes, n * b.row_bytes)) for n in self.columns]
         row = self.group if rows == MAX_ROWS else build.minimum(self.group, rows - 1)
         self.x = k.let("x", build.binary("add", a.pointer, row * a.row_stride))
-        self.sums = [k.array("sums", dtypes.f32, 4) for _ in range(tiling.tiles)]
-        for sums in self.sums:
-            for n in range(4):
-                k.store(sums, n, build.const(0.0, dtypes.f32))
+        self.sums = [self._zeros() for _ in range(tiling.tiles)]
         dtype = b.operand.dtype
         self.mma = matrix_name("mma", MatrixShape(16, 8, 16, dtype, dtype, dtypes.f32))
 
@@ -169,15 +173,16 @@ class _Kernel:
     def _read(self, number: Expr, stage: _Stage | None = None) -> _Stage:
         """Read a lane's part of the chunk `number` of its warp, into new variables or those of a stage."""
         k, b = self.k, self.b
-        place = (number * self.tiling.warps + self.warp) * self.chunk + self.sharer * self.part
+        place = _i32(number) * (self.tiling.warps * self.chunk) + self.start
         place = self._kept("place", place, None if stage is None else stage.place)
         # Beyond the end the last part is read once more; x is 0 there.
-        inside = build.minimum(place, (b.k - 1) // self.part * self.part) if self.has_tail else place
-        inside = k.let("inside", inside) if self.has_tail else inside
+        inside = place
+        if self.has_tail:
+            inside = k.let("inside", build.minimum(place, (self.end - 1) // self.part * self.part))
         words, reads = list[Var](), list[Mapping[Access, Var]]()
         for n, (column, codes) in enumerate(zip(self.columns, self.codes, strict=True)):
             words.append(self._kept("words", self._codes(codes, inside), None if stage is None else stage.words[n]))
-            bindings = {b.operand.n_axis: column, b.operand.k_axis: inside}
+            bindings = {b.operand.n_axis: column, b.operand.k_axis: _i64(inside)}
             reads.append(
                 {
                     access: self._kept(
@@ -196,7 +201,7 @@ class _Kernel:
 
     def _codes(self, row: Expr, place: Expr) -> Expr:
         """16 bytes of codes, as words."""
-        offset = place // self.b.operand.per_byte
+        offset = _i64(place // self.b.operand.per_byte)
         if self.b.is_aligned:
             start = build.binary("add", row, offset)
             return build.load(Bitcast(start, PointerType(dtypes.u32)), 0, lanes=_WORDS)
@@ -208,7 +213,7 @@ class _Kernel:
         k, b, reader = self.k, self.b, self.reader
         terms = []
         for column, reads in zip(self.columns, stage.reads, strict=True):
-            bindings = {b.operand.n_axis: column, b.operand.k_axis: stage.place}
+            bindings = {b.operand.n_axis: column, b.operand.k_axis: _i64(stage.place)}
             values = [
                 None if value is None else b.lowering.resolve(value, bindings, reads)
                 for value in (b.operand.scale, b.operand.zero)
@@ -216,14 +221,29 @@ class _Kernel:
             terms.append(reader.terms(k, *values))
         x = [word for n in range(self.part // _X_LANES) for word in self._x_words(stage.place + n * _X_LANES, may_end)]
         per_word = reader.per_word // 2
+        totals = [self._zeros() for _ in self.sums] if reader.is_late else self.sums
         for n in range(_WORDS):
             right = reader.like_pairs(k, x[n * per_word : (n + 1) * per_word])
             left = [
                 reader.pairs(k, build.extract(words, n), term) for words, term in zip(stage.words, terms, strict=True)
             ]
-            for sums, lower, upper in zip(self.sums, left[::2], left[1::2], strict=True):
+            for sums, lower, upper in zip(totals, left[::2], left[1::2], strict=True):
                 for at in range(0, per_word, 2):
                     self._mma(sums, (lower[at], upper[at], lower[at + 1], upper[at + 1]), (right[at], right[at + 1]))
+
+        if reader.is_late:
+            for tile, (sums, of_part) in enumerate(zip(self.sums, totals, strict=True)):
+                for n in range(4):
+                    scale = terms[2 * tile + n // 2].scale
+                    assert scale is not None
+                    k.store(sums, n, build.load(sums, n) + build.load(of_part, n) * scale)
+
+    def _zeros(self) -> Var:
+        """What an `mma` adds to."""
+        sums = self.k.array("sums", dtypes.f32, 4)
+        for n in range(4):
+            self.k.store(sums, n, build.const(0.0, dtypes.f32))
+        return sums
 
     def _mma(self, sums: Var, left: tuple[Expr, ...], right: tuple[Expr, ...]) -> None:
         k = self.k
@@ -237,18 +257,19 @@ class _Kernel:
 
     def _x_words(self, place: Expr, may_end: bool) -> Iterator[Expr]:
         """Eight neighbours of a row of x from `place` on, as words of two; 0 beyond the end."""
-        k, end = self.k, self.b.k
+        k, end = self.k, self.end
         words = VectorType(dtypes.u32, _X_LANES // 2)
         if self.b.is_aligned:
             start = build.minimum(place, end - _X_LANES) if may_end else place
-            vector = k.let("x", Bitcast(build.load(self.x, start, lanes=_X_LANES), words))
+            words_of_x = Bitcast(build.binary("add", self.x, _i64(start)), PointerType(dtypes.u32))
+            vector = k.let("x", build.load(words_of_x, 0, lanes=words.lanes))
             none = build.const(0, dtypes.u32)
             for n in range(words.lanes):
                 word = build.extract(vector, n)
                 yield k.let("word", build.select(place < end, word, none)) if may_end else word
             return
         nothing = build.const(0.0, self.a.dtype)
-        elements = [build.load(self.x, build.minimum(place + n, end - 1)) for n in range(_X_LANES)]
+        elements = [build.load(self.x, _i64(build.minimum(place + n, end - 1))) for n in range(_X_LANES)]
         if may_end:
             elements = [build.select(place + n < end, element, nothing) for n, element in enumerate(elements)]
         vector = k.let("x", Bitcast(_vector(elements), words))
@@ -274,7 +295,15 @@ class _Kernel:
                 k.store(c.pointer, c.row_stride * row + (self.first + column), value)
 
 
-def _vector(elements: list[Expr]) -> Expr:
+def _i32(number: Expr) -> Expr:
+    return build.cast(number, dtypes.i32)
+
+
+def _i64(number: Expr) -> Expr:
+    return build.cast(number, dtypes.i64)
+
+
+def _vector(elements: Sequence[Expr]) -> Expr:
     """Scalars as a vector; their number is a power of two."""
     if len(elements) == 1:
         return elements[0]

@@ -22,7 +22,7 @@ from hidet.cuda.schedules.packed_gemv import (
 )
 from hidet.gpu.schedules.operands import find_product, rows_of
 from hidet.gpu.schedules.packed_operand import PackedOperand, accesses_in, find_packed, reads_codes
-from hidet.gpu.schedules.product import ALIGN, MatrixOperand, Product, known_align, likely
+from hidet.gpu.schedules.product import ALIGN, SMALL, MatrixOperand, Product, known_align, likely
 from hidet.gpu.schedules.product_kernel import ProductKernel
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.tensors import GTensor
@@ -38,11 +38,9 @@ _WEIGHT = 1
 _WARPS = (2, 4, 8, 16)
 _TILES = (1, 2)
 _AHEAD = (1, 2, 4)
-_USUAL_WARPS, _USUAL_AHEAD = 8, 2
+_USUAL_WARPS = 8
 _WIDE_FROM = 3
 """Rows from which x is worth reading for 32 columns at once."""
-_BLOCKS = 2
-"""For each multiprocessor, below which blocks are not made of more columns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +75,7 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
         if x.type.dtype not in _FACTORS or not ctx.option("cuda.matrix_units"):
             return None
         operand = find_packed(task, _WEIGHT)
-        if operand is None or operand.row_bytes % PART or operand.group < PART * operand.per_byte:
+        if operand is None or operand.row_bytes % PART or operand.group < PART * operand.per_byte or operand.k > SMALL:
             return None
         if operand.code.is_float and not gpu_target(ctx.target).has("f8"):
             return None
@@ -103,9 +101,8 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
         assert isinstance(chunks, int) and isinstance(product.m, int)
         warps = max(warps for warps in _WARPS if warps <= max(min(chunks, _USUAL_WARPS), _WARPS[0]))
         blocks = likely(product.n) // PackedTiling(warps, 2, 1).columns
-        is_wide = product.m >= _WIDE_FROM and blocks >= _BLOCKS * gpu_target(ctx.target).multiprocessors
-        ahead = _USUAL_AHEAD if chunks >= warps * _USUAL_AHEAD else 1
-        return PackedTiling(warps, 2 if is_wide else 1, ahead)
+        is_wide = product.m >= _WIDE_FROM and blocks >= gpu_target(ctx.target).multiprocessors
+        return PackedTiling(warps, 2 if is_wide else 1, 1)
 
     def build(self, match: Match[PackedProduct], params: PackedTiling, ctx: CompileContext) -> Program:
         """One kernel, or one of two where a call says how tensors are aligned."""

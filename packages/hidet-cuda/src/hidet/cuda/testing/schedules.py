@@ -74,6 +74,19 @@ def assert_right(
         np.testing.assert_allclose(*both, rtol=tolerance, atol=tolerance)
 
 
+def rules_of(text: str, arch: str = "sm_80") -> list[str]:
+    """The rules that take the tasks of a graph's text, in order."""
+    return [step.rule_name for step in _tasks(schedule_text(text, arch))]
+
+
+def run_text(text: str, inputs: Mapping[str, Array], arch: str = "sm_80") -> list[Array]:
+    """What the simulator finds a graph's programs to give for inputs by name."""
+    simulation = _Simulation(schedule_text(text, arch), {})
+    graph = simulation.scheduled.task_graph.graph
+    results = simulation.run([inputs[value.name] for value in graph.inputs])
+    return [results[value] for value in graph.outputs]
+
+
 def assert_compiles(text: str, arch: str) -> None:
     """Every kernel of a graph compiles without spills and without remarks of the assembler."""
     target = CudaTarget(arch)

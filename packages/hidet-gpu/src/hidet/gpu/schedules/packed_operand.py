@@ -1,4 +1,4 @@
-"""Operands of products that are computed from packed codes: a weight of integers or floats of up to 8 bits, with scales.
+"""Operands of products that are computed from packed codes: weights of integers or floats of up to 8 bits, with scales.
 
 An element is (code - zero) * scale. The codes of a row lie in bytes, one or two in each, the first one in the low bits;
 neighbours along k share a scale and a zero. ONNX DequantizeLinear and MatMulNBits mean this, and so do graphs that
@@ -47,7 +47,7 @@ class PackedOperand:
 
     tensor: stands for the operand as a matrix in memory, which nothing writes; `hidet.gpu.schedules.operands` finds the
     product with it. codes: the bytes. code: what they hold, u4, i4, u8, i8, f8e4m3 or f8e5m2. row_bytes: from one row
-    of n to the next. n_axis, k_axis: the variables of `scale` and `zero`, floats that read tensors of the task; None
+    of n to the next. n_axis, k_axis: the variables of `scale` and `zero`, numbers that read tensors of the task; None
     for 1 and 0. group: neighbours along k that share them, a power of two; they may share them with more.
     zero_bits: so many bits hold the magnitude of every zero, which are integers; None for other zeros.
     """
@@ -109,7 +109,7 @@ def find_packed(task: Task, number: int) -> PackedOperand | None:
         return None
     is_rows = task.op_name == "linear" or bool(task.anchor.attrs["trans_b"])
     n_axis, k_axis = prologue.axes if is_rows else reversed(prologue.axes)
-    n, k = prologue.result.shape if is_rows else reversed(prologue.result.shape)
+    k = prologue.result.shape[1 if is_rows else 0]
     if not isinstance(k, int) or k == 0 or any(isinstance(node, Size) for node in walk(prologue.value)):
         return None
     value = task.anchor.inputs[number]
@@ -148,7 +148,7 @@ class _Reading:
             return None
         (source,) = coded
         parts = self._split(value, source)
-        if parts is None or self.tensors[source].type.strides is not None:
+        if parts is None or not self.tensors[source].type.is_contiguous:
             return None
         shared = [part for part in (parts.zero, parts.scale) if part is not None]
         zero, bits = parts.zero, 0 if parts.zero is None else _integer_bits(_narrowed(parts.zero))
@@ -166,8 +166,8 @@ class _Reading:
             n_axis=self.n_axis,
             k_axis=self.k_axis,
             group=self._group(shared),
-            scale=None if parts.scale is None else self._by_shifts(parts.scale),
-            zero=None if zero is None else self._by_shifts(zero),
+            scale=None if parts.scale is None else self._by_shifts(_narrowed(parts.scale)),
+            zero=None if zero is None else self._by_shifts(_narrowed(zero)),
             zero_bits=bits,
             is_transposed=is_rows,
         )
@@ -307,7 +307,7 @@ def _codes_of(numbers: Array, kind: DType) -> Array:
     """The codes in bytes, [codes in a byte, bytes], as f64."""
     shifts = np.arange(8 // kind.bits, dtype=np.uint8)[:, None] * np.uint8(kind.bits)
     codes = ((numbers[None, :] >> shifts) & np.uint8((1 << kind.bits) - 1)).astype(np.float64)
-    return np.where(codes > kind.max, codes - (1 << kind.bits), codes) if kind.is_signed else codes
+    return np.asarray(codes - (codes > kind.max) * (1 << kind.bits))
 
 
 def _times(scale: Expr | None, other: Expr) -> Expr:
