@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +12,7 @@ import pytest
 
 from hidet.cuda.schedules.packed_gemv import PackedTiling
 from hidet.cuda.schedules.packed_product import PackedProductRule
-from hidet.cuda.testing.schedules import assert_compiles, run_text, rules_of, schedule_text, sources_of
-from hidet.fusion.task_verify import verify_tasks
-from hidet.gpu.schedules.packed_operand import PackedOperand
-from hidet.schedule.select import ScheduledTask
+from hidet.cuda.testing.schedules import assert_compiles, rules_of, run_text, sources_of
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +71,9 @@ def onnx_text(m: int, n: int, k: int, block: int, *, code: str, x: str, scale: s
             lines.append(f"  %y: {code}[{n}, {width}] = {zeros_text}")
             zero = ", %y"
             if width != blocks:
-                lines.append(f"  %v: {code}[{n}, {blocks}] = slice(%y, starts=[0, 0], stops=[{n}, {blocks}], steps=[1, 1])")
+                lines.append(
+                    f"  %v: {code}[{n}, {blocks}] = slice(%y, starts=[0, 0], stops=[{n}, {blocks}], steps=[1, 1])"
+                )
                 zero = ", %v"
     lines.append(f"  %d: {scale}[{n}, {k}] = dequantize({weight}, %s{zero}, axis=1, block_size={block})")
     weight = "%d"
@@ -107,10 +105,12 @@ def inputs_of(weights: Weights, m: int, k: int, code: str, x: str) -> dict[str, 
     }
 
 
-def check(text: str, inputs: Mapping[str, Array], value: Array, unit: float, *, arch: str = "sm_90a") -> None:
-    """One kernel of the rule gives x value^T + b as exactly as its types let it."""
+def check(
+    text: str, inputs: Mapping[str, Array], value: Array, unit: float, *, arch: str = "sm_90a", offset: int = 0
+) -> None:
+    """One kernel of the rule gives x value^T + b as exactly as its types let it. offset: where inputs start."""
     assert rules_of(text, arch) == [RULE]
-    (found,) = run_text(text, inputs, arch)
+    (found,) = run_text(text, inputs, arch, offset)
     x = inputs["x"].astype(np.float64)
     right = x @ value.T + inputs["b"].astype(np.float64)
     size = np.sqrt((x**2) @ (value.T**2)) + np.abs(right)
@@ -167,3 +167,130 @@ def test_every_tiling_gives_the_same_product(tiling: tuple[int, int, int], monke
     weights = Weights("u4", 40, 1184, 32)
     text = onnx_text(5, 40, 1184, 32, code="u4", x="f16", scale="f16", zeros=True)
     check(text, inputs_of(weights, 5, 1184, "u4", "f16"), weights.value, UNITS["f16"])
+
+
+@pytest.mark.parametrize("k", [512, 544])
+def test_tensors_that_start_anywhere_are_read_element_by_element(k: int) -> None:
+    """Views of larger tensors, as front-ends hand them over, take the other kernel of the program."""
+    weights = Weights("u4", 24, k, 32)
+    text = onnx_text(2, 24, k, 32, code="u4", x="f16", scale="f16", zeros=True)
+    inputs = inputs_of(weights, 2, k, "u4", "f16")
+    check(text, inputs, weights.value, UNITS["f16"], offset=1)
+
+
+@pytest.mark.parametrize("code", ["f8e4m3", "f8e5m2"])
+@pytest.mark.parametrize("x", ["f16", "bf16"])
+def test_floats_of_8_bits_are_codes_with_a_scale_of_a_column(code: str, x: str) -> None:
+    m, n, k = 2, 24, 512
+    text = f"""
+graph g(%x: {x}[{m}, {k}], %p: {code}[{n}, {k}], %s: {x}[{n}], %b: {x}[{n}]):
+  %0: {x}[{n}, {k}] = dequantize(%p, %s, axis=0)
+  %1: {x}[{m}, {n}] = linear(%x, %0, %b)
+  return %1
+"""
+    rng = np.random.default_rng(1)
+    kind = ml_dtypes.float8_e4m3fn if code == "f8e4m3" else ml_dtypes.float8_e5m2
+    inputs = {
+        "x": rng.standard_normal((m, k)).astype(FLOATS[x]),
+        "p": rng.standard_normal((n, k)).astype(kind),
+        "s": rng.uniform(0.5, 2, n).astype(FLOATS[x]),
+        "b": rng.standard_normal(n).astype(FLOATS[x]),
+    }
+    value = inputs["p"].astype(np.float64) * inputs["s"].astype(np.float64)[:, None]
+    check(text, inputs, value, UNITS[x])
+    assert RULE not in rules_of(text, "sm_80"), "conversions of 8-bit floats are instructions from sm_89 on"
+
+
+TORCH = """
+graph g(%x: f16[2, 512], %p: u8[24, 256], %s: f16[24, 8, 1], %b: f16[24]):
+  %0: u8[] = full(shape=[], value=15, dtype=u8)
+  %1: u8[] = full(shape=[], value=4, dtype=u8)
+  %2: u8[24, 256] = bitwise_and(%p, %0)
+  %3: u8[24, 256] = shift_right(%p, %1)
+  %4: u8[24, 256, 1] = reshape(%2, shape=[24, 256, 1])
+  %5: u8[24, 256, 1] = reshape(%3, shape=[24, 256, 1])
+  %6: u8[24, 256, 2] = concat(%4, %5, axis=2)
+  %7: f16[24, 256, 2] = cast(%6, dtype=f16)
+  %8: f16[] = full(shape=[], value=8.0, dtype=f16)
+  %9: f16[24, 256, 2] = sub(%7, %8)
+  %10: f16[24, 8, 64] = reshape(%9, shape=[24, 8, 64])
+  %11: f16[24, 8, 64] = mul(%10, %s)
+  %12: f16[24, 512] = reshape(%11, shape=[24, 512])
+  %13: f16[2, 24] = linear(%x, %12, %b)
+  return %13
+"""
+
+
+def test_shifts_and_masks_of_a_graph_are_understood_as_codes() -> None:
+    weights = Weights("u4", 24, 512, 64)
+    value = (weights.codes - 8) * np.repeat(weights.scales.astype(np.float64), 64, axis=1)
+    inputs = inputs_of(weights, 2, 512, "u4", "f16")
+    inputs["p"], inputs["s"] = nibbles(weights.codes), weights.scales[:, :, None]
+    check(TORCH, inputs, value, UNITS["f16"])
+
+
+def test_high_nibbles_first_are_no_codes_of_this_rule() -> None:
+    assert RULE not in rules_of(TORCH.replace("concat(%4, %5", "concat(%5, %4"), "sm_90a")
+
+
+@pytest.mark.parametrize("is_transposed", [True, False])
+def test_a_matmul_takes_packed_columns_either_way_round(is_transposed: bool) -> None:
+    n, k = 24, 512
+    turned = "" if is_transposed else f"  %t: f16[{k}, {n}] = transpose(%0, perm=[1, 0])\n"
+    text = f"""
+graph g(%x: f16[3, {k}], %p: i8[{n}, {k}], %s: f16[{n}], %b: f16[{n}]):
+  %0: f16[{n}, {k}] = dequantize(%p, %s, axis=0)
+{turned}  %1: f16[3, {n}] = matmul(%x, {"%0" if is_transposed else "%t"}, trans_b={is_transposed})
+  %2: f16[3, {n}] = add(%1, %b)
+  return %2
+"""
+    rng = np.random.default_rng(2)
+    inputs = {
+        "x": rng.standard_normal((3, k)).astype(np.float16),
+        "p": rng.integers(-128, 128, (n, k)).astype(np.int8),
+        "s": rng.uniform(0.001, 0.01, n).astype(np.float16),
+        "b": rng.standard_normal(n).astype(np.float16),
+    }
+    check(text, inputs, inputs["p"] * inputs["s"].astype(np.float64)[:, None], UNITS["f16"])
+
+
+def test_what_follows_the_product_is_computed_with_it() -> None:
+    tail = "%1: f16[2, 40] = silu(%0)\nreturn %1"
+    text = onnx_text(2, 40, 256, 32, code="u4", x="f16", scale="f16", zeros=True, tail=tail)
+    weights = Weights("u4", 40, 256, 32)
+    inputs = inputs_of(weights, 2, 256, "u4", "f16")
+    assert rules_of(text, "sm_90a") == [RULE]
+    (found,) = run_text(text, inputs, "sm_90a")
+    total = inputs["x"].astype(np.float64) @ weights.value.T + inputs["b"]
+    np.testing.assert_allclose(found.astype(np.float64), total / (1 + np.exp(-total)), rtol=5e-3, atol=5e-2)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"m": 9}, "more than eight rows"),
+        ({"block": 16}, "blocks of 16 codes of 4 bits"),
+        ({"k": 260}, "rows of x that are no whole parts of 16 bytes"),
+        ({"x": "f32", "scale": "f32"}, "f32, which matrix units do not multiply"),
+    ],
+)
+def test_other_products_are_what_they_were(change: Mapping[str, Any], why: str) -> None:
+    sizes: dict[str, Any] = {"m": 2, "n": 24, "k": 256, "block": 32, "code": "u4", "x": "f16", "scale": "f16"}
+    sizes.update(change)
+    m, n, k, block = (sizes.pop(name) for name in ("m", "n", "k", "block"))
+    assert RULE not in rules_of(onnx_text(m, n, k, block, zeros=True, **sizes), "sm_90a"), why
+
+
+def test_a_weight_that_others_read_too_is_computed_once() -> None:
+    text = onnx_text(2, 24, 256, 32, code="u4", x="f16", scale="f16", zeros=True, tail="return %0, %d")
+    assert rules_of(text, "sm_90a") == ["gpu.elementwise", "cuda.matmul"]
+
+
+def test_a_part_of_64_codes_takes_a_logical_operation_a_pair_and_no_conversion() -> None:
+    text = onnx_text(1, 64, 4096, 32, code="u4", x="f16", scale="f16", zeros=False)
+    aligned = sources_of(text, "sm_90a")[0]
+    loop = aligned[aligned.index("for (long long step") :]
+    loop = loop[: loop.index("\n  }\n")]
+    assert len(re.findall(r"cuda_lop3", loop)) == 32
+    assert loop.count("mma_m16n8k16") == 8
+    assert loop.count("to_f32") == 0 and loop.count("to_f16") == 0

@@ -114,7 +114,7 @@ def packed_gemv_kernel(
     _Kernel(k, a, b, c, rows, tiling, block).write(epilogue)
     # Else the assembler takes so many registers to begin the last step early that few blocks fit.
     resident = _RESIDENT_THREADS // (tiling.tiles * tiling.ahead * tiling.threads)
-    attributes = (("min_blocks", max(1, resident)),)
+    attributes = (("min_blocks", max(1, resident)),) if b.is_aligned else ()
     return Function(name, (), k.body, "kernel", (block,), attributes=attributes)
 
 

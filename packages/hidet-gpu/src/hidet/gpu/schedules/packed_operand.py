@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.compute.array_expr import with_variables
 from hidet.compute.definition import Compute, Operand
+from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.gpu.schedules.lanes import replaced
 from hidet.graph.graph import Node, Value
@@ -109,14 +110,14 @@ def find_packed(task: Task, number: int) -> PackedOperand | None:
         return None
     is_rows = task.op_name == "linear" or bool(task.anchor.attrs["trans_b"])
     n_axis, k_axis = prologue.axes if is_rows else reversed(prologue.axes)
-    k = prologue.result.shape[1 if is_rows else 0]
+    n, k = prologue.result.shape if is_rows else prologue.result.shape[::-1]
     if not isinstance(k, int) or k == 0 or any(isinstance(node, Size) for node in walk(prologue.value)):
         return None
     value = task.anchor.inputs[number]
     assert value is not None
     type_ = TensorType(prologue.value.dtype, prologue.result.shape, (k, 1) if is_rows else (1, k))
     tensors = {tensor.operand: tensor for tensor in task.inputs}
-    return _Reading(prologue, tensors, n_axis, k_axis, k).operand(TaskTensor(value, type_, prologue.result), is_rows)
+    return _Reading(prologue, tensors, n_axis, k_axis, n, k).operand(TaskTensor(value, type_, prologue.result), is_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ class _Reading:
     tensors: Mapping[Operand, TaskTensor]
     n_axis: Var
     k_axis: Var
+    n: Dim
     k: int
 
     def operand(self, tensor: TaskTensor, is_rows: bool) -> PackedOperand | None:
@@ -223,8 +225,9 @@ class _Reading:
     def _row_bytes(self, value: Expr, source: Operand) -> tuple[int, int] | None:
         """The bytes of a row, and how many codes are in each; None where the codes of a row do not follow each
         other from its start, or rows do not follow each other."""
-        strides = self.tensors[source].type.element_strides
-        found = set[tuple[int, int]]()
+        strides, found = self.tensors[source].type.element_strides, set[tuple[int, int]]()
+        if 0 in source.shape:
+            return None
         for access in accesses_in(value):
             row_bytes, places = 0, np.zeros(self.k, np.int64)
             for index, stride in zip(access.indices, strides, strict=True):
@@ -245,6 +248,10 @@ class _Reading:
         if len(found) != 1:
             return None
         ((row_bytes, per_byte),) = found
+        if row_bytes == 0:
+            # The one row there is: no index says which.
+            whole = dims.product(source.shape)
+            row_bytes = whole if self.n == 1 and isinstance(whole, int) else 0
         return (row_bytes, per_byte) if row_bytes * per_byte >= self.k else None
 
     def _along_k(self, value: Expr) -> Iterator[Expr]:
