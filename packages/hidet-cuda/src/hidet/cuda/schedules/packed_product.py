@@ -39,6 +39,8 @@ _WARPS = (2, 4, 8, 16)
 _TILES = (1, 2)
 _AHEAD = (1, 2, 4)
 _USUAL_WARPS = 8
+_MOST_PARTS, _MOST_PARTS_OF_BLOCK = 4, 32
+"""Of a lane, and of a lane of each warp."""
 _WIDE_FROM = 3
 """Rows from which x is worth reading for 32 columns at once."""
 
@@ -91,7 +93,7 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
                 Knob("ahead", _AHEAD, "parts of 16 bytes of a column that a lane reads ahead"),
             ),
             PackedTiling,
-            (Constraint("registers hold what is read ahead", lambda tiling: tiling.tiles * tiling.ahead <= 4),),
+            (Constraint("registers of a block hold what is read ahead", _fits_registers),),
         )
 
     def default(self, match: Match[PackedProduct], ctx: CompileContext) -> PackedTiling:
@@ -116,6 +118,11 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
         else:
             builder.run(If(aligned, fast, _launch(builder, match.task, found, params, is_aligned=False)))
         return builder.program()
+
+
+def _fits_registers(tiling: PackedTiling) -> bool:
+    parts = tiling.tiles * tiling.ahead
+    return parts <= _MOST_PARTS and tiling.warps * parts <= _MOST_PARTS_OF_BLOCK
 
 
 def _is_skinny(product: Product) -> bool:
