@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import re
 import sys
 import time
 from dataclasses import replace
@@ -25,6 +26,7 @@ from benchmarks.gpu_dynamic import SWEEPS, DynamicRow, print_rows
 from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
 from benchmarks.gpu_products import ProductName
+from benchmarks.gpu_quantized import DEFAULT_LAYERS, LayerName
 from benchmarks.gpu_results import GpuRow, cells, merge_runs, print_losses, rows_from_json, rows_to_json, unmeasured
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, TUNED_ROWS, RowName
 from benchmarks.gpu_systems import GPU_SYSTEMS
@@ -33,6 +35,7 @@ from benchmarks.tile_ladder import StepRow, steps
 from benchmarks.tile_ladder import cells as ladder_cells
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
 from hidet.cli.timing import Latency
+from hidet.cuda.testing.schedules import rules_of, run_text
 from hidet.lang import f16
 from hidet.runtime.compiled import CompileReport, ProgramUse
 from hidet.runtime.program import NodeCounts as ReportedCounts
@@ -287,3 +290,30 @@ def test_a_symbolic_build_is_beside_the_one_for_the_size() -> None:
     text = console.export_text()
     assert "2x7" in text and "WRONG" in text
     assert "geometric mean 1.000, worst 2.00 of 2 sizes" in text
+
+
+def test_layers_with_quantised_weights_print_as_they_were_written_and_have_the_kernel_that_is_measured() -> None:
+    assert [str(LayerName.parse(text)) for text in DEFAULT_LAYERS] == list(DEFAULT_LAYERS)
+    for text in DEFAULT_LAYERS[::5]:
+        graph = LayerName.parse(text).text.replace("@cuda:0", "")
+        assert rules_of(graph, "sm_90a") == ["cuda.packed_product"]
+
+
+@pytest.mark.parametrize("text", ["1x64x64:u4:32", "1x64:u4:32:f16", "1x64x64:u3:32:f16", "1x64x64:u4:48:f16"])
+def test_a_wrong_layer_is_refused_with_what_it_should_be(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
+        LayerName.parse(text)
+
+
+@pytest.mark.parametrize("text", ["2x24x256:u4:32:f16", "2x24x256:i8:256:f16"])
+def test_the_weight_that_torch_dequantises_is_that_of_the_graph(text: str) -> None:
+    name = LayerName.parse(text)
+    torch.manual_seed(0)
+    bits = 2 if name.codes == "u4" else 1
+    codes = torch.randint(0, 120, (name.n, name.blocks, name.group // bits))
+    codes = codes.to(torch.uint8 if name.codes == "u4" else torch.int8)
+    x, scales = torch.randn(name.m, name.k).half(), torch.rand(name.n, name.blocks).half() / 16
+    given = {"x": x.numpy(), "p": codes.numpy(), "s": scales.numpy()}
+    (found,) = run_text(name.text.replace("@cuda:0", ""), given, "sm_90a")
+    right = x.double() @ name.weight(codes, scales, torch.float64).T
+    torch.testing.assert_close(torch.from_numpy(found).double(), right, rtol=1e-2, atol=2e-2)

@@ -329,3 +329,16 @@ def test_few_elements_of_symbolic_sizes_are_computed_one_by_one(busy: int, monke
     (step,) = schedule_text(text).steps
     assert isinstance(step, ScheduledTask)
     assert step.decision.params.elements.each == (8,)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u4"])
+def test_codes_below_a_byte_have_the_sign_of_their_type(dtype: str) -> None:
+    text = f"""
+    graph g(%p: u8[12, 16], %s: f16[12, 1]):
+      %0: {dtype}[12, 32] = unpack(%p, dtype={dtype})
+      %1: f16[12, 32] = dequantize(%0, %s, axis=1, block_size=32)
+      return %1
+    """
+    assert_right(text, "gpu.elementwise", 1e-3, {"p": np.arange(192, dtype=np.uint8).reshape(12, 16)})
+    (source,) = sources_of(text)
+    assert ("<< 28) >> 28" in source) == (dtype == "i4")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import TensorType
-from hidet.schedule.claims import FALLBACK, Claim, claims
+from hidet.plugins.isolation import Failure, attempt
+from hidet.schedule.claims import FALLBACK, Claim, claims, rule_of, tried
+from hidet.schedule.rule import ChoosingRule
 from hidet.schedule.task import Task, TaskKey
 
 if TYPE_CHECKING:
@@ -21,10 +23,18 @@ if TYPE_CHECKING:
 
 
 class Abilities(NamedTuple):
-    """What a rule computes along with its anchor: `prologue` and `epilogue` as `ScheduleSpec` has them."""
+    """What a rule computes along with its anchor: `prologue` and `epilogue` as `ScheduleSpec` has them.
+
+    operands: numbers of the anchor's inputs whose producers it computes; None for all.
+    """
 
     prologue: str
     epilogue: str
+    operands: frozenset[int] | None = None
+
+    def takes(self, number: int) -> bool:
+        """Whether producers of the anchor's input of this number may be joined to it."""
+        return self.prologue != "none" and (self.operands is None or number in self.operands)
 
 
 NOTHING = Abilities("none", "none")
@@ -36,23 +46,28 @@ BareTask = Callable[[Node, Types], Task]
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """The abilities that an anchor is grouped by, of a rule; `smaller` ones, the largest first, if they do not do."""
+    """The abilities that an anchor is grouped by, of a rule; `smaller` ones, the largest first, if they do not do.
+
+    otherwise: what is offered instead where the fused task is not the rule's, of a rule for fused tasks alone.
+    """
 
     spec: ScheduleSpec
     abilities: Abilities
     smaller: tuple[Abilities, ...]
+    otherwise: _Offer | None = None
 
 
 class AbilityTable:
     """The abilities of a graph's anchors, and who takes their tasks. Equal anchors, and equal tasks, are asked about
     once.
 
-    bare_task: makes the task to ask about.
+    bare_task: makes the task to ask about. producer: the node that computes a value, of the graph's values.
     """
 
-    def __init__(self, ctx: CompileContext, bare_task: BareTask) -> None:
+    def __init__(self, ctx: CompileContext, bare_task: BareTask, producer: Mapping[Value, Node]) -> None:
         self._ctx = ctx
         self._bare_task = bare_task
+        self._producer = producer
         self._offers: dict[Node, _Offer] = {}
         self._same: dict[tuple[int, ...], tuple[_Offer, tuple[object, ...]]] = {}
         self._equal: dict[tuple[object, ...], _Offer] = {}
@@ -79,8 +94,36 @@ class AbilityTable:
                 if equal not in self._equal:
                     self._equal[equal] = self._first_offer(anchor, types)
                 self._same[same] = (self._equal[equal], equal)
-            offer = self._offers[anchor] = self._same[same][0]
+            bare = self._same[same][0]
+            offer = self._offers[anchor] = self._offer_for_operands(anchor, bare) or bare
         return offer.abilities
+
+    def _offer_for_operands(self, anchor: Node, bare: _Offer) -> _Offer | None:
+        """The offer of the first rule for fused tasks alone that computes operands of `anchor`; None where none does.
+
+        bare: the offer where the fused task turns out not to be that rule's.
+        """
+        for spec in self._specs(anchor):
+            if spec.prologue != "chosen":
+                continue
+            operands = self._chosen(spec, anchor)
+            if operands:
+                return _Offer(spec, Abilities("gather", spec.epilogue, operands), (), bare)
+        return None
+
+    def _chosen(self, spec: ScheduleSpec, anchor: Node) -> frozenset[int]:
+        """The operands of `anchor` whose producers a rule says that it computes; none where asking it fails."""
+
+        def ask() -> frozenset[int]:
+            rule: ChoosingRule[Any, Any] = rule_of(spec)  # type: ignore[assignment]  # a rule with one more method
+            return rule.computed_operands(anchor, self._producer, self._ctx)
+
+        chosen = attempt(ask)
+        if isinstance(chosen, Failure):
+            # Only now is a task worth making: what goes wrong is told of with it.
+            task = self._bare_task(anchor, {value: value.tensor for value in (*anchor.values, *anchor.outputs)})
+            return tried(spec, task, self._ctx, [], "computed_operands", ask) or frozenset()
+        return chosen
 
     def _first_offer(self, anchor: Node, types: Types) -> _Offer:
         specs = self._specs(anchor)
@@ -106,7 +149,7 @@ class AbilityTable:
             if claim is None or not self._is_behind(claim.spec, offer.spec, task.anchor):
                 fitting.add((id(task.key), id(offer)))
                 continue
-            self._offers[task.anchor] = _smaller(offer, claim.spec)
+            self._offers[task.anchor] = offer.otherwise or _smaller(offer, claim.spec)
             found = True
         return found
 

@@ -15,7 +15,7 @@ from hidet.fusion.horizontal import fuse_horizontally
 from hidet.fusion.in_place import find_reuses
 from hidet.fusion.overwrite import CopyOverwrites, early_overwrites
 from hidet.fusion.task_verify import verify_tasks
-from hidet.graph.graph import Graph, Node, Value, foreign_nodes, readers
+from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, readers
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def fuse(graph: Graph, ctx: CompileContext, folder: str = "") -> TaskGraph:
     """Cut `graph` into tasks for the context's target. folder: of dumps of the graph with copies that this needs."""
-    abilities = AbilityTable(ctx, _bare_task)
+    abilities = AbilityTable(ctx, _bare_task, producers(graph))
     task_graph = _cut(graph, frozenset(), abilities)
     early = early_overwrites(task_graph)
     if early:

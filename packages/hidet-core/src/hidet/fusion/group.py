@@ -117,13 +117,15 @@ class _Grouper:
         values = node.values
         if not self._has_neighbours(values, node.outputs):
             return
-        prologue, epilogue = self.absorbs(node, self.types)
-        for value in values:
-            if prologue != "none":
-                self._absorb_producer(value, node, group, only_elementwise=prologue == "load")
+        abilities = self.absorbs(node, self.types)
+        for number, value in enumerate(node.inputs):
+            if value is None:
+                continue
+            if abilities.takes(number):
+                self._absorb_producer(value, node, group, only_elementwise=abilities.prologue == "load")
             elif value in self.producer:
                 self.cuts[value, node] = f"the schedule of {node.op.name} computes nothing before it"
-        if epilogue != "none" and len(node.outputs) == 1:
+        if abilities.epilogue != "none" and len(node.outputs) == 1:
             self._absorb_consumers(node, group)
         else:
             for value in node.outputs:

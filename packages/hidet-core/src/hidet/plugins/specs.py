@@ -172,19 +172,22 @@ class ScheduleSpec(TargetedSpec):
         than hidet's wheels have 100 to 999, which is asked before hidet's own, or -999 to -1, which gets what these
         leave; 100 where none is given. hidet's own have 0 to 99, and 0 where none is given.
     prologue: what it inlines into its reads: "none", "load" (element-wise producers, which read their own inputs where
-        the task reads the result) or "gather" (producers with any index formula: flips, concatenations, embeddings).
+        the task reads the result), "gather" (producers with any index formula: flips, concatenations, embeddings) or
+        "chosen" (the same of the operands that its method `computed_operands` names, and no bare anchors: a rule for
+        fused tasks alone, `hidet.schedule.rule.ChoosingRule`).
     epilogue: what it applies before it stores: "none", or "element-wise": a chain of operators that read the anchor's
         only result where they write theirs, and other tensors by any index formula.
     horizontal: of a rule for "elementwise": whether results that have nothing to do with each other are worth a task
         together, because it computes those of the same operators by one launch (horizontal fusion).
 
     A task is given what the abilities of the first rule that matches its bare anchor allow; where that rule does not
-    match the fused task, it is cut to what a rule does.
+    match the fused task, it is cut to what a rule does. Rules that choose operands come before: a task that they do not
+    match after all is fused as if they were not there.
     """
 
     ops: tuple[str, ...]
     priority: int = field(default=None)  # type: ignore[assignment]  # __post_init__ gives it
-    prologue: Literal["none", "load", "gather"] = "none"
+    prologue: Literal["none", "load", "gather", "chosen"] = "none"
     epilogue: Literal["none", "element-wise"] = "none"
     horizontal: bool = False
 
@@ -202,8 +205,8 @@ class ScheduleSpec(TargetedSpec):
         if not self.targets and not self.kinds:
             raise _refuse(self, "targets", self.targets, f"names of targets or ({ANY!r},); or kinds=('cpu',)")
         self._check_priority()
-        if self.prologue not in ("none", "load", "gather"):
-            raise _refuse(self, "prologue", self.prologue, "'none', 'load' or 'gather'")
+        if self.prologue not in ("none", "load", "gather", "chosen"):
+            raise _refuse(self, "prologue", self.prologue, "'none', 'load', 'gather' or 'chosen'")
         if self.epilogue not in ("none", "element-wise"):
             raise _refuse(self, "epilogue", self.epilogue, "'none' or 'element-wise'")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -12,6 +12,7 @@ from hidet.schedule.space import Params, Space
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+    from hidet.graph.graph import Node, Value
     from hidet.schedule.task import Task
 
 Data = TypeVar("Data")
@@ -86,6 +87,18 @@ class ScheduleRule(Protocol[Data, Params]):
 
     def build(self, match: Match[Data], params: Params, ctx: CompileContext) -> Program:
         """The program. ScheduleError when the task turns out impossible, with the reason."""
+
+
+class ChoosingRule(ScheduleRule[Data, Params], Protocol[Data, Params]):
+    """A schedule for anchors some of whose operands it computes itself, such as a weight from its codes: a spec with
+    `prologue="chosen"` is for those alone."""
+
+    def computed_operands(self, anchor: Node, producer: Mapping[Value, Node], ctx: CompileContext) -> frozenset[int]:
+        """The numbers of the anchor's inputs whose producers are worth joining to it; none where this rule would not
+        take the task. Asked for every anchor, so cheap: `match` sees the fused task and says whether it is right.
+
+        producer: the node that computes a value, for values of the graph that one computes.
+        """
 
 
 class FixedRule(ScheduleRule[Data, None], Protocol[Data]):

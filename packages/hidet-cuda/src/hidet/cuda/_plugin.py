@@ -137,6 +137,16 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="matrix products and convolutions, of 16-bit floats and tf32 on tensor cores",
         ),
         ScheduleSpec(
+            name="cuda.packed_product",
+            ops=("matmul", "linear"),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.packed_product:PackedProductRule",
+            prologue="chosen",
+            epilogue="element-wise",
+            priority=20,
+            doc="products of up to eight rows with weights of 4 and 8 bits, which are read as they are packed",
+        ),
+        ScheduleSpec(
             name="cuda.attention",
             ops=("attention", "attention_with_logsumexp"),
             targets=("cuda",),

@@ -74,6 +74,20 @@ def assert_right(
         np.testing.assert_allclose(*both, rtol=tolerance, atol=tolerance)
 
 
+def rules_of(text: str, arch: str = "sm_80") -> list[str]:
+    """The rules that take the tasks of a graph's text, in order."""
+    return [step.rule_name for step in _tasks(schedule_text(text, arch))]
+
+
+def run_text(text: str, inputs: Mapping[str, Array], arch: str = "sm_80", offset: int = 0) -> list[Array]:
+    """What the simulator finds a graph's programs to give for inputs by name. offset: elements between the start of the
+    memory of each input, a multiple of 16 bytes, and its first one."""
+    simulation = _Simulation(schedule_text(text, arch), {}, offset)
+    graph = simulation.scheduled.task_graph.graph
+    results = simulation.run([inputs[value.name] for value in graph.inputs])
+    return [results[value] for value in graph.outputs]
+
+
 def assert_compiles(text: str, arch: str) -> None:
     """Every kernel of a graph compiles without spills and without remarks of the assembler."""
     target = CudaTarget(arch)
@@ -95,10 +109,11 @@ def _tasks(scheduled: ScheduledGraph) -> list[ScheduledTask]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Simulation:
-    """A graph's programs for sizes by symbol."""
+    """A graph's programs for sizes by symbol. offset: of inputs, in elements."""
 
     scheduled: ScheduledGraph
     sizes: Mapping[str, int]
+    offset: int = 0
 
     def run(self, inputs: Sequence[Array]) -> dict[Value, Array]:
         """The graph's outputs."""
@@ -143,10 +158,12 @@ class _Simulation:
 
     def _view(self, memory: Array, type_: TensorType) -> Array:
         strides = [stride * memory.itemsize for stride in self._numbers(type_.element_strides)]
-        return np.lib.stride_tricks.as_strided(memory, self._numbers(type_.shape), strides)
+        # Some types of a byte, f8e5m2 is one, have no name in what numpy makes views by.
+        plain = memory.view(np.uint8) if memory.itemsize == 1 else memory
+        return np.lib.stride_tricks.as_strided(plain, self._numbers(type_.shape), strides).view(memory.dtype)
 
     def _laid_out(self, array: Array, type_: TensorType) -> Array:
         """The memory of a copy of an array with a type's strides."""
-        memory = np.zeros(self._reach(type_), array.dtype)
+        memory = np.zeros(self.offset + self._reach(type_), array.dtype)[self.offset :]
         self._view(memory, type_)[...] = array
         return memory

@@ -17,6 +17,7 @@ from hidet.gpu.codegen.names import CNames
 from hidet.gpu.codegen.prelude import Prelude
 from hidet.gpu.codegen.scalar import (
     ROUNDED_TO_16_BITS,
+    low_bits,
     narrowed,
     spell_binary,
     spell_cast,
@@ -312,6 +313,9 @@ class ExpressionEmitter:
         if isinstance(new, VectorType) and new.dtype.is_bool:
             word = self.operand(node.a)
             return self.lanes(new, lambda lane: Text(f"({word(lane).inside(15)} >> {lane}) & 1"))
+        if node.dtype.is_subbyte and node.dtype.is_int and node.a.dtype.bits == node.dtype.bits:
+            # Each has a byte of its own, which the sign of the new type fills.
+            return self.lanewise(node, (node.a,), lambda a: low_bits(self.prelude, node.dtype, a))
         return call(self.dialect.bits_as(self.prelude, new, old), self.value(node.a))
 
     def _broadcast(self, node: e.Broadcast) -> Text:

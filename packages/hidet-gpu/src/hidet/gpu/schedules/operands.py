@@ -21,13 +21,14 @@ _MOST_BATCH_AXES = 3
 """Along which matrices lie irregularly: a tensor map has five axes."""
 
 
-def find_product(task: Task, factors: DType | None, total: DType) -> Product | None:
+def find_product(task: Task, factors: DType | None, total: DType, computed: TaskTensor | None = None) -> Product | None:
     """The product of a task's anchor, summed in type `total`; None where operands or result are not regular.
 
-    factors: the type in which matrix units multiply its elements, None without them.
+    factors: the type in which matrix units multiply its elements, None without them. computed: stands for the right
+    operand, as a matrix in memory, where a prologue computes it.
     """
     assert task.anchor is not None
-    left, right = task.anchor_inputs[:2]
+    left, right = task.anchor_inputs[0], computed or task.anchor_inputs[1]
     if left is None or right is None or left.type.dtype != right.type.dtype:
         return None
     shape = task.anchor.outputs[0].tensor.shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
@@ -22,13 +22,23 @@ class ProductKernel:
     multiplies, finishes: whether it reads the matrices, and whether it writes the task's output; else it writes sums.
     operands: tensors of the task that it reads, the first parameters; a pointer to what it writes is the next one.
     outer: the index of blocks that counts matrices of the batch or, where sums are written, the splits of k of each;
-    `split` is the one that a block sums.
+    `split` is the one that a block sums. computed_from: the tensors that the right operand is computed from, where it
+    is none itself.
     """
 
-    def __init__(self, task: Task, product: Product, *, multiplies: bool, finishes: bool, splits: Dim = 1) -> None:
+    def __init__(
+        self,
+        task: Task,
+        product: Product,
+        *,
+        multiplies: bool,
+        finishes: bool,
+        splits: Dim = 1,
+        computed_from: Sequence[Operand] = (),
+    ) -> None:
         read: list[Operand] = []
         if multiplies:
-            read += [product.a.tensor.operand, product.b.tensor.operand]
+            read += [product.a.tensor.operand, *(computed_from or (product.b.tensor.operand,))]
         if finishes:
             read += [access.operand for access in accesses(product.value)]
         self.operands = tuple(dict.fromkeys(read))
@@ -85,19 +95,29 @@ class ProductKernel:
             found[operand] = GTensor(place, c.rows, c.columns, self.scope.size(row_stride, "row_stride"), align)
         return found
 
+    def pointer(self, operand: Operand) -> Expr:
+        """Where one of the `operands` starts."""
+        return self._pointers[operand]
+
+    def lowering(self, operands: Iterable[Operand]) -> Lowering:
+        """Lowers expressions that read tensors of the task."""
+        lowering = Lowering(self.scope, {})
+        strides = {tensor.operand: tensor.type.element_strides for tensor in self._task.inputs}
+        for operand in operands:
+            lowering.buffer(operand, self._pointers[operand], strides[operand])
+        return lowering
+
     def finish(self, c: GTensor, epilogue_operands: Sequence[Operand] = (), *, is_inside: bool) -> Callable[..., Expr]:
         """What is stored in the task's output `c`: a function of a sum, its row, its column, and the elements there of
         the `epilogue_operands`.
 
         is_inside: whether it is asked for places inside of `c` only.
         """
-        product, lowering = self._product, Lowering(self.scope, {})
-        strides = {tensor.operand: tensor.type.element_strides for tensor in self._task.inputs}
+        product = self._product
         reads = dict.fromkeys(
             access.operand for access in accesses(product.value) if access.operand not in epilogue_operands
         )
-        for operand in reads:
-            lowering.buffer(operand, self._pointers[operand], strides[operand])
+        lowering = self.lowering(reads)
 
         def value(total: Expr, row: Expr, column: Expr, *elements: Expr) -> Expr:
             for operand, element in zip(epilogue_operands, elements, strict=True):

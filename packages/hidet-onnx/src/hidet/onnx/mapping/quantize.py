@@ -214,7 +214,7 @@ def _product_with_packed_weights(
     weight = e.reshape(_unpacked(e, b, code), (N, blocks * block_size))
     weight = e.emit("slice", weight, starts=(0, 0), stops=(N, K), steps=(1, 1))
     if zeros is None:
-        zeros = e.expand(e.cast(e.constant(1 << (bits - 1), dtypes.u8), code), (N, blocks))
+        zeros = e.emit("full", shape=(N, blocks), value=1 << (bits - 1), dtype=code)
     elif zeros.tensor.dtype == dtypes.u8:
         row = ceildiv(blocks * bits, 8)
         whole = _unpacked(e, e.reshape(zeros, (N, row)), code)
