@@ -35,17 +35,20 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Row:
-    """An operator, what its inputs are in several cases, and its attributes. dtypes: of inputs; None is i64."""
+    """An operator, what its inputs are in several cases, and its attributes. dtypes: of inputs; None is i64. codes: the
+    type of those that the second input is computed from with a scale, the third one, for 32 neighbours; "" for none."""
 
     op: str
     cases: list[tuple[Shape, ...]]
     attrs: dict[str, Any]
     dtypes: tuple[str, ...] = ("f32", "f16")
+    codes: str = ""
 
 
 ROWS = [
     Row("matmul", SIZES["matmul"], {}, ("f32", "f16", "f64")),
     Row("linear", SIZES["linear"], {}),
+    Row("linear", [((2, 768), (96, 768), (96, 24))], {}, ("f16", "bf16"), codes="u8"),
     Row("conv", [((1, 8, 9, 9), (16, 8, 3, 3)), ((2, 64, 28, 28), (128, 64, 1, 1))], {"padding": 1}),
     Row("conv", [((1, 3, 40, 40), (8, 3, 7, 7)), ((4, 128, 28, 28), (64, 128, 3, 3))], {"stride": 2}),
     Row("conv", [((1, 16, 9, 9), (32, 4, 3, 3))], {"groups": 4}),
@@ -80,10 +83,14 @@ TASKS = [(row, case, dtype) for row in ROWS for case in row.cases for dtype in r
 def graph_of(row: Row, shapes: tuple[Shape, ...], dtype: str, ctx: CompileContext) -> Graph:
     """One operator. The second input of `scatter` is positions."""
     builder = GraphBuilder(ctx.registry.operators)
+    of_second = "i64" if row.op == "scatter" else row.codes or dtype
     inputs = [
-        builder.input(TensorType(dtypes.i64 if row.op == "scatter" and n == 1 else getattr(dtypes, dtype), shape))
+        builder.input(TensorType(getattr(dtypes, of_second if n == 1 else dtype), shape))
         for n, shape in enumerate(shapes)
     ]
+    if row.codes:
+        x, codes, scales = inputs
+        inputs = [x, builder.emit_all("dequantize", [codes, scales], {"axis": 1, "block_size": 32})[0]]
     return builder.build([builder.emit_all(row.op, inputs, row.attrs)[0]])
 
 
@@ -147,6 +154,7 @@ SMALL: dict[str, list[tuple[Row, str]]] = {
         (Row("linear", [((1, 512), (24, 512))], {}), "f16"),
         (Row("conv", [((1, 8, 6, 6), (16, 8, 3, 3))], {"padding": 1}), "f16"),
     ],
+    "cuda.packed_product": [(Row("linear", [((3, 224), (20, 224), (20, 7))], {}, codes="u8"), "f16")],
     "cuda.attention": [
         (Row("attention", [((1, 2, 20, 16),) * 3], {"is_causal": True}), "f16"),
         (Row("attention", [((1, 4, 1, 64), (1, 1, 300, 64), (1, 1, 300, 64))], {"enable_gqa": True}), "f16"),
