@@ -35,7 +35,7 @@ def _settings(device: torch.device) -> tuple[object, ...]:
     from torch._functorch import config
     from torch.backends import opt_einsum
 
-    kinds = dict.fromkeys(("cpu", device.type))
+    kinds = filter(torch.amp.is_autocast_available, dict.fromkeys(("cpu", device.type)))
     return (
         torch.__version__,
         torch.version.git_version,
