@@ -46,7 +46,7 @@ from benchmarks.gpu_results import (
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, TUNED_ROWS, RowName, prepare_row
 from benchmarks.gpu_systems import DEFAULT_PEERS, GPU_SYSTEMS, tuned_store
 from benchmarks.gpu_timing import time_on_gpu
-from benchmarks.options import names_from, report_console
+from benchmarks.options import names_from, report_console, rows_of
 from benchmarks.results import AUTOTUNED_SYSTEM, OUR_SYSTEM, REFERENCE_SYSTEM, STORED_SYSTEM, TUNED_SYSTEM
 from benchmarks.systems import Unavailable
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
@@ -62,14 +62,6 @@ _PEERS = tuple(system for system in GPU_SYSTEMS if system != OUR_SYSTEM)
 _ROUNDS = 3
 
 
-def row_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[RowName, ...]:
-    """Click callback for comma-separated rows."""
-    try:
-        return tuple(map(RowName.parse, value.split(",")))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-
-
 def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
     """Click callback for comma-separated files that --json wrote: their data by name."""
     try:
@@ -79,7 +71,12 @@ def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 @click.command()
-@click.option("--rows", callback=row_names, default=",".join(DEFAULT_ROWS), help="model:batch:dtype, comma-separated.")
+@click.option(
+    "--rows",
+    callback=rows_of(RowName.parse),
+    default=",".join(DEFAULT_ROWS),
+    help="model:batch:dtype, comma-separated.",
+)
 @click.option("--peers", callback=names_from(_PEERS), default=",".join(DEFAULT_PEERS), show_default=True)
 @click.option("--seconds", default=0.5, show_default=True, help="Seconds a system's turn takes; there are three turns.")
 @click.option("--limit", default=300.0, show_default=True, help="Seconds until a system has to be ready to be timed.")

@@ -29,7 +29,7 @@ from torch import Tensor
 import hidet
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_rows import DTYPES
-from benchmarks.options import report_console
+from benchmarks.options import report_console, rows_of
 from benchmarks.results import geometric_mean
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
@@ -109,16 +109,13 @@ class ProductRow:
     hidet_error: float
 
 
-def row_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[ProductName, ...]:
-    """Click callback for comma-separated rows."""
-    try:
-        return tuple(map(ProductName.parse, value.split(",")))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-
-
 @click.command()
-@click.option("--rows", callback=row_names, default=",".join(_DEFAULT), help="mxnxk:order:dtype, comma-separated.")
+@click.option(
+    "--rows",
+    callback=rows_of(ProductName.parse),
+    default=",".join(_DEFAULT),
+    help="mxnxk:order:dtype, comma-separated.",
+)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
 def main(rows: tuple[ProductName, ...], json_path: Path | None) -> None:
     """Measure products of matrices on a GPU: hidet's kernels beside torch's."""
@@ -151,12 +148,13 @@ def measure(name: ProductName, run: Callable[..., Any]) -> ProductRow:
     count = max(2, min(_MOST_INPUTS, int(_CACHE_BYTES // nbytes) + 1))
     inputs = [tuple(torch.randn(shape, device="cuda", dtype=dtype) for shape in name.shapes) for _ in range(count)]
     exact = name.multiply(*(x.double() for x in inputs[0]))
-    errors = [_error(multiply(*inputs[0]), exact) for multiply in (name.multiply, run)]
+    errors = [relative_error(multiply(*inputs[0]), exact) for multiply in (name.multiply, run)]
     times = [replayed(multiply, inputs) for multiply in (name.multiply, run)]
     return ProductRow(str(name), *times, *errors)
 
 
-def _error(result: Tensor, exact: Tensor) -> float:
+def relative_error(result: Tensor, exact: Tensor) -> float:
+    """The root mean square error of a result, over that of the exact one."""
     return ((result.double() - exact).square().mean() / exact.square().mean()).sqrt().item()
 
 
@@ -171,6 +169,11 @@ def compiled(name: ProductName) -> Callable[..., Any]:
         f'  %0: {dtype}[{batch}{name.m}, {name.n}]@cuda:0 = matmul(%a, %b, {order}, fp32_precision="{precision}")\n'
         "  return %0\n"
     )
+    return compiled_text(text)
+
+
+def compiled_text(text: str) -> Callable[..., Any]:
+    """The one result of a graph on the first GPU, given as text, called without what torch.compile adds."""
     graph = hidet.compile(parse_graph(text, load_registry().operators), target="cuda")
     adapter = DeviceAdapter(torch.device("cuda", 0))
     return lambda *inputs: graph.run(list(inputs), adapter)[0]

@@ -28,13 +28,9 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import linear
 
-import hidet
 from benchmarks.environment import describe_environment
-from benchmarks.gpu_products import replayed
-from benchmarks.options import report_console
-from hidet.graph.parser import parse_graph
-from hidet.plugins.host import load_registry
-from hidet.torch.tensors import DeviceAdapter
+from benchmarks.gpu_products import compiled_text, relative_error, replayed
+from benchmarks.options import report_console, rows_of
 
 _DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 _BITS = {"u4": 4, "i8": 8}
@@ -144,17 +140,12 @@ class LayerRow:
     nbytes: int
 
 
-def row_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[LayerName, ...]:
-    """Click callback for comma-separated rows."""
-    try:
-        return tuple(map(LayerName.parse, value.split(",")))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-
-
 @click.command()
 @click.option(
-    "--rows", callback=row_names, default=",".join(DEFAULT_LAYERS), help="mxnxk:codes:group:dtype, comma-separated."
+    "--rows",
+    callback=rows_of(LayerName.parse),
+    default=",".join(DEFAULT_LAYERS),
+    help="mxnxk:codes:group:dtype, comma-separated.",
 )
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
 def main(rows: tuple[LayerName, ...], json_path: Path | None) -> None:
@@ -197,21 +188,15 @@ def measure(name: LayerName, run: Callable[..., Any]) -> LayerRow:
         hidet=replayed(run, inputs),
         dequantised=replayed(dequantised, few),
         kept=replayed(linear, [(x, name.weight(codes, scales, dtype)) for x, codes, scales in few]),
-        hidet_error=_error(run(*inputs[0]), exact),
-        torch_error=_error(dequantised(*inputs[0]), exact),
+        hidet_error=relative_error(run(*inputs[0]), exact),
+        torch_error=relative_error(dequantised(*inputs[0]), exact),
         nbytes=name.nbytes,
     )
 
 
-def _error(result: Tensor, exact: Tensor) -> float:
-    return ((result.double() - exact).square().mean() / exact.square().mean()).sqrt().item()
-
-
 def compiled(name: LayerName) -> Callable[..., Any]:
     """hidet's kernel of a layer, called without what torch.compile adds."""
-    graph = hidet.compile(parse_graph(name.text, load_registry().operators), target="cuda")
-    adapter = DeviceAdapter(torch.device("cuda", 0))
-    return lambda *inputs: graph.run(list(inputs), adapter)[0]
+    return compiled_text(name.text)
 
 
 if __name__ == "__main__":

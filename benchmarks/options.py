@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import click
 from rich.console import Console
+
+Row = TypeVar("Row")
 
 
 def names_from(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
@@ -18,6 +21,18 @@ def names_from(known: Sequence[str]) -> Callable[[click.Context, click.Parameter
             if name not in known:
                 raise click.BadParameter(f"{name!r} is none of {', '.join(known)}", ctx, param)
         return names
+
+    return split
+
+
+def rows_of(parse: Callable[[str], Row]) -> Callable[[click.Context, click.Parameter, str], tuple[Row, ...]]:
+    """Return a click callback for comma-separated rows. parse: makes a row of its name, or raises ValueError."""
+
+    def split(ctx: click.Context, param: click.Parameter, value: str) -> tuple[Row, ...]:
+        try:
+            return tuple(map(parse, value.split(",")))
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
 
     return split
 

@@ -36,8 +36,8 @@ _AND_THEN_XOR = (0xF0 & 0xCC) ^ 0xAA
 class Terms(NamedTuple):
     """What codes of a group are changed by.
 
-    subtracted: from codes in the low bits of a pair; subtracted_high: from codes that count sixteen times as much, as
-    what is added. zero, scale: those that the pairs' type does not hold, in f32. factor: the scale as a pair. Words are
+    subtracted: from codes in the low bits of a pair; added_high: to a sixteenth of codes that count sixteen times as
+    much. zero, scale: those that the pairs' type does not hold, in f32. factor: the scale as a pair. Words are
     pairs of one number; None for nothing.
     """
 
