@@ -12,10 +12,10 @@ import torch
 from hidet.torch.suite.__main__ import run_processes
 from hidet.torch.suite.cases import Outcome, Selection
 from hidet.torch.suite.compare import Seen, distribution_problem, is_same, kind_problem, stride_problem, value_problem
-from hidet.torch.suite.observe import draws
+from hidet.torch.suite.observe import draws, observe
 from hidet.torch.suite.programs import Program, by_distinct, chosen
 from hidet.torch.suite.report import coverage, summary
-from hidet.torch.suite.run import is_unwritten, run_case
+from hidet.torch.suite.run import eager, in_float64, is_unwritten, run_case
 
 PARTS = 160
 LEAST_SHARE = 0.7
@@ -127,6 +127,22 @@ def test_float64_may_be_as_far_from_itself_as_float32_is_in_units() -> None:
     assert value_problem([Seen([near], [exact], [exact])]) is not None
     assert value_problem([Seen([near], [exact], [exact], [off])]) is None
     assert value_problem([Seen([exact + 1e-12], [exact], [exact], [off])]) is not None
+
+
+def test_operators_that_take_float32_for_integers_are_judged_by_float64() -> None:
+    """torch.masked.var of integers computes in float32 by any default type: eager's rounding was no error at all."""
+    numbers = torch.randint(-9, 10, (20, 30), generator=torch.Generator().manual_seed(0))
+    variance = program(lambda x: torch.masked.var(x, 1, unbiased=True), numbers)(0)
+    rounded = observe(variance, eager, backward=False)
+    reference = in_float64(variance, rounded, backward=False)
+    assert reference is not None
+    assert (rounded[0].dtype, reference[0].dtype) == (torch.float32, torch.float64)
+    torch.testing.assert_close(reference[0], numbers.double().var(1), rtol=1e-15, atol=0.0)
+    # Division of integers rounds to integers; float64 would not.
+    quotient = program(lambda x: torch.div(x, 7, rounding_mode="floor").to(torch.float32), numbers)(0)
+    kept = in_float64(quotient, observe(quotient, eager, backward=False), backward=False)
+    assert kept is not None
+    torch.testing.assert_close(kept[0].double(), (numbers // 7).double(), rtol=0.0, atol=0.0)
 
 
 def test_the_index_of_any_of_equal_elements_is_right() -> None:

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 
 from hidet import dims
 from hidet.cpu.schedules.reduce_layout import ReductionMemory
-from hidet.cpu.schedules.reduce_rows import Range, is_short, loses_digits, nest, total_dtypes
+from hidet.cpu.schedules.reduce_rows import Range, has_at_most, loses_digits, nest, total_dtypes
 from hidet.cpu.schedules.reductions import Reduction, ReductionOutput
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -87,7 +87,7 @@ class ColumnReducer:
             with nest(k, part):
                 self._update(reductions, partial, values)
 
-        if is_short(ranges, 2 * BLOCK) or not any(map(loses_digits, reductions)):
+        if has_at_most(2 * BLOCK, ranges) or not any(map(loses_digits, reductions)):
             reduce_block(ranges)
             return [self._elements(arrays) for arrays in partial]
         totals = [tuple(self.array("total", dtype) for dtype in total_dtypes(reduction)) for reduction in reductions]

@@ -24,13 +24,17 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Binary, Const, Expr, Load, Var
 from hidet.ir.stmt import LoopKind
-from hidet.ir.visit import substitute
+from hidet.ir.visit import substitute, walk
 
 BLOCK = 2048
 """Elements that are summed in the arithmetic type before their sum is added in f64. Adding all elements of a long row
 in f32 would lose digits with the square root of its length; torch adds pairwise."""
+
+_PASSES = 8
+"""Vectorised loops over the innermost range whose sums may be added one after the other in the arithmetic type: the
+lanes of each are added pairwise, the sums of the passes are not."""
 
 STRIP = 64
 """Lanes of reductions that LLVM does not vectorise itself: four registers of 16."""
@@ -63,9 +67,14 @@ def total_dtypes(reduction: Reduction) -> tuple[DType, ...]:
     return (dtypes.f64,) if loses_digits(reduction) else reduction.dtypes
 
 
-def is_short(ranges: Sequence[Range], limit: int = BLOCK) -> bool:
-    """Whether a row surely has no more elements than `limit`."""
+def has_at_most(limit: int, ranges: Sequence[Range]) -> bool:
+    """Whether ranges surely have no more than `limit` elements."""
     return dims.prove_le(dims.product([r.size for r in ranges]), limit) is True
+
+
+def _is_short(ranges: Sequence[Range]) -> bool:
+    """Whether a row may be reduced in the arithmetic type alone."""
+    return has_at_most(BLOCK, ranges) and has_at_most(_PASSES, ranges[:-1])
 
 
 def update(k: IRBuilder, combiner: Combiner, places: Sequence[Var], values: Sequence[Expr]) -> None:
@@ -105,7 +114,8 @@ class RowReducer:
 
     def reduce(self, reductions: Sequence[Reduction], ranges: Sequence[Range]) -> list[tuple[Var, ...]]:
         """One pass over the row; gives the variables that hold what each reduction gives."""
-        types = [reduction.dtypes if is_short(ranges) else total_dtypes(reduction) for reduction in reductions]
+        is_exact = _is_short(ranges) and not self._is_strided(reductions, ranges)
+        types = [reduction.dtypes if is_exact else total_dtypes(reduction) for reduction in reductions]
         totals = [
             tuple(self.k.let("total", start) for start in reduction.combiner.identity(entry))
             for reduction, entry in zip(reductions, types, strict=True)
@@ -122,10 +132,11 @@ class RowReducer:
         k = self.k
         # LLVM vectorises reductions of single values only.
         kind: LoopKind = "vectorize" if all(len(reduction.values) == 1 for reduction, _ in reductions) else "serial"
-        if is_short(ranges) or not any(loses_digits(reduction) for reduction, _ in reductions):
+        are_narrow = not any(loses_digits(reduction) for reduction, _ in reductions)
+        if are_narrow or _is_short(ranges) or self._is_strided([reduction for reduction, _ in reductions], ranges):
             with nest(k, ranges, kind):
                 for reduction, totals in reductions:
-                    update(k, reduction.combiner, totals, self._values(reduction))
+                    update(k, reduction.combiner, totals, self._widened(reduction, totals))
             return
         *outside, last = ranges
         with nest(k, outside):
@@ -149,6 +160,18 @@ class RowReducer:
         for (reduction, totals), places in zip(reductions, partial, strict=True):
             wide = [build.cast(value, total.dtype) for value, total in zip(places, totals, strict=True)]
             update(k, reduction.combiner, totals, wide)
+
+    def _is_strided(self, reductions: Sequence[Reduction], ranges: Sequence[Range]) -> bool:
+        """Whether the innermost loop reads elements that are a run-time number of elements apart. LLVM leaves that loop
+        scalar, so that nothing is added in lanes: floats are added one after the other, in f64."""
+        if not ranges:
+            return False
+        loads = (n for r in reductions for value in self._values(r) for n in walk(value) if isinstance(n, Load))
+        return any(_has_stride(index, ranges[-1].var) for load in loads for index in load.indices)
+
+    def _widened(self, reduction: Reduction, totals: Sequence[Var]) -> list[Expr]:
+        """An element's values in the types of the totals."""
+        return [build.cast(value, total.dtype) for value, total in zip(self._values(reduction), totals, strict=True)]
 
     def _values(self, reduction: Reduction) -> list[Expr]:
         return [self.read(value) for value in reduction.values]
@@ -185,6 +208,16 @@ class RowReducer:
         for output in outputs:
             pointer, place = self.memory.target(output)
             self.k.store(pointer, place, self.read(output.value))
+
+
+def _has_stride(index: Expr, var: Var) -> bool:
+    """Whether a place depends on `var` times something that is not a constant."""
+    products = (n for n in walk(index) if isinstance(n, Binary) and n.op == "mul")
+    return any(
+        any(n is var for n in walk(a)) and not isinstance(b, Const)
+        for product in products
+        for a, b in ((product.a, product.b), (product.b, product.a))
+    )
 
 
 def _in_strips(reduction: Reduction, ranges: Sequence[Range]) -> bool:

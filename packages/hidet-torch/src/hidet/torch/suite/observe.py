@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -24,15 +24,23 @@ class NotDifferentiableError(Exception):
 
 
 def observe(
-    program: Program, compile_with: Compile, *, backward: bool, dtype: torch.dtype | None = None, seed: int = 0
+    program: Program,
+    compile_with: Compile,
+    *,
+    backward: bool,
+    dtype: torch.dtype | None = None,
+    integers: bool = False,
+    seed: int = 0,
 ) -> list[Any]:
     """Run a program on copies of its inputs. dtype: that all floating-point numbers are
-    converted to, float32 or float64; None leaves them as they are. seed: of random operators.
+    converted to, float32 or float64; None leaves them as they are. integers: whether int64 is converted as well.
+    seed: of random operators.
 
     The results in order; with `backward` the gradients of a weighted sum of them; without it the tensors among
     the inputs, as the program left them. NotDifferentiableError where there is no gradient; else what it raises.
     """
-    given = compat.map_leaves(_copied if dtype is None else partial(_converted, dtype), program.inputs)
+    kinds = _FLOATS | {torch.int64} if integers else _FLOATS
+    given = compat.map_leaves(_copied if dtype is None else partial(_converted, dtype, kinds), program.inputs)
     with _default_dtype(dtype or torch.float32), torch.set_grad_enabled(backward):
         _seed(seed)
         results, wanted = program.run(compile_with, given, dtype)
@@ -71,12 +79,12 @@ def _copied(leaf: Any) -> Any:
     return made.requires_grad_(leaf.requires_grad)
 
 
-def _converted(dtype: torch.dtype, leaf: Any) -> Any:
+def _converted(dtype: torch.dtype, kinds: Set[torch.dtype], leaf: Any) -> Any:
     if isinstance(leaf, torch.dtype):
-        return dtype if leaf in _FLOATS else dtype.to_complex() if leaf in _COMPLEX else leaf
+        return dtype if leaf in kinds else dtype.to_complex() if leaf in _COMPLEX else leaf
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    return leaf.detach().to(_converted(dtype, leaf.dtype), copy=True).requires_grad_(leaf.requires_grad)
+    return leaf.detach().to(_converted(dtype, kinds, leaf.dtype), copy=True).requires_grad_(leaf.requires_grad)
 
 
 @contextmanager

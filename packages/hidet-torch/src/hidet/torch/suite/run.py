@@ -181,7 +181,7 @@ def _compare_values(sample: Callable[[int], Program | None], compiler: Compiler,
         problem = kind_problem(found, expected)
         if problem is not None:
             return problem
-        wide = _converted(program, expected, backward, torch.float64)
+        wide = in_float64(program, expected, backward)
         has_doubles = any(isinstance(leaf, torch.Tensor) and leaf.dtype in _DOUBLES for leaf in expected)
         narrow = _converted(program, expected, backward, torch.float32) if has_doubles else None
         samples.append(Seen(found, expected, wide, narrow))
@@ -191,16 +191,48 @@ def _compare_values(sample: Callable[[int], Program | None], compiler: Compiler,
 _DOUBLES = {torch.float64, torch.complex128}
 """Types whose results are judged by what float32 gives, too."""
 
+_NARROW = {torch.float32, torch.complex64}
+"""Types of results for which float64 holds more digits."""
+
 
 def _fewest_elements(seen: Seen) -> int:
     sizes = [leaf.numel() for leaf in seen.eager if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
     return min(filter(None, sizes), default=FEWEST)
 
 
-def _converted(program: Program, expected: Sequence[Any], backward: bool, dtype: torch.dtype) -> Sequence[Any] | None:
+NEARLY = 1e-4
+"""How far results of integers that became float64 may be from those of the integers, to be the same numbers."""
+
+
+def in_float64(program: Program, expected: Sequence[Any], backward: bool) -> Sequence[Any] | None:
+    """What eager mode gives in float64; None where the program does not run in it.
+
+    Operators that take float32 for integers, whatever the default type is, are given float64 in place of the integers.
+    """
+    wide = _converted(program, expected, backward, torch.float64)
+    if wide is None or all(leaf.dtype not in _NARROW for leaf in wide if isinstance(leaf, torch.Tensor)):
+        return wide
+    wider = _converted(program, expected, backward, torch.float64, integers=True)
+    if wider is None:
+        return wide
+    return [b if _holds_more(a, b) else a for a, b in zip(wide, wider, strict=True)]
+
+
+def _holds_more(leaf: Any, wider: Any) -> bool:
+    """Whether `wider` has the numbers of `leaf` in a type that holds more digits."""
+    if not isinstance(leaf, torch.Tensor) or leaf.dtype not in _NARROW or not isinstance(wider, torch.Tensor):
+        return False
+    if wider.dtype not in _DOUBLES or wider.shape != leaf.shape:
+        return False
+    return torch.allclose(leaf.to(wider.dtype), wider, rtol=NEARLY, atol=0.0, equal_nan=True)
+
+
+def _converted(
+    program: Program, expected: Sequence[Any], backward: bool, dtype: torch.dtype, *, integers: bool = False
+) -> Sequence[Any] | None:
     """What eager mode gives in another dtype; None where the program does not run in it."""
     try:
-        found = observe(program, eager, backward=backward, dtype=dtype)
+        found = observe(program, eager, backward=backward, dtype=dtype, integers=integers)
     except Exception:  # noqa: BLE001 - the operator may not take it
         return None
     return found if len(found) == len(expected) else None
