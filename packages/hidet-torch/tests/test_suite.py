@@ -11,7 +11,15 @@ import torch
 
 from hidet.torch.suite.__main__ import run_processes
 from hidet.torch.suite.cases import Outcome, Selection
-from hidet.torch.suite.compare import Seen, distribution_problem, is_same, kind_problem, stride_problem, value_problem
+from hidet.torch.suite.compare import (
+    Seen,
+    distribution_problem,
+    is_noise,
+    is_same,
+    kind_problem,
+    stride_problem,
+    value_problem,
+)
 from hidet.torch.suite.observe import draws, observe
 from hidet.torch.suite.programs import Program, by_distinct, chosen
 from hidet.torch.suite.report import coverage, summary
@@ -143,6 +151,16 @@ def test_operators_that_take_float32_for_integers_are_judged_by_float64() -> Non
     kept = in_float64(quotient, observe(quotient, eager, backward=False), backward=False)
     assert kept is not None
     torch.testing.assert_close(kept[0].double(), (numbers // 7).double(), rtol=0.0, atol=0.0)
+
+
+def test_results_of_which_eager_has_no_digit_right_are_noise_and_others_are_not() -> None:
+    """The gradient of a batch norm of two rows is zero but for what bfloat16 makes of the mean and the deviation."""
+    cancelled, sums = torch.tensor([1e-7, -1e-7]), torch.tensor([1.0, 2.0])
+    eager_noise, our_noise = torch.tensor([0.02, -0.03]), torch.tensor([-0.09, 0.08])
+    wide = [cancelled.double(), sums.double()]
+    assert is_noise([Seen([our_noise, sums], [eager_noise, sums], wide)])
+    assert not is_noise([Seen([our_noise, sums * 1.1], [eager_noise, sums], wide)])
+    assert not is_noise([Seen([cancelled, sums], [cancelled, sums], wide)])
 
 
 def test_the_index_of_any_of_equal_elements_is_right() -> None:

@@ -19,6 +19,7 @@ _KEPT_WHOLE = (
 
 # Taken apart by torch in ways that are not among its core decompositions.
 _FURTHER = (
+    "aten.batch_norm_backward.default",
     "aten.dist.default",
     "aten.cauchy.default",
     "aten.log_normal.default",

@@ -11,7 +11,7 @@ from hidet.torch.suite.programs import Group, groups
 DATABASES = ("op", "hop", "module", "optim")
 DTYPES = ("f32", "f16", "bf16", "i64", "bool")
 DIRECTIONS = ("forward", "backward")
-RIGHT = ("right", "statistics", "shape")
+RIGHT = ("right", "statistics", "shape", "noise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,10 @@ class Outcome:
 
     name: table:operator:dtype:direction:number of the sample. result: "right"; "statistics", right as far as random
     numbers can be compared; "shape", right in dtype, shape and strides where eager mode returns memory as it got it;
-    "wrong"; "error"; "torch", an error or a difference that torch's own tracing has with `backend="aot_eager"`, too;
-    "refused", eager mode does not run it. reason: the first lines of an error, or a difference. left: operators that
-    ran in torch instead of compiled code. seconds: of wall time.
+    "noise", right but for results of which eager mode has no digit right either; "wrong"; "error"; "torch", an error or
+    a difference that torch's own tracing has with `backend="aot_eager"`, too; "refused", eager mode does not run it.
+    reason: the first lines of an error, or a difference. left: operators that ran in torch instead of compiled code.
+    seconds: of wall time.
     """
 
     name: str

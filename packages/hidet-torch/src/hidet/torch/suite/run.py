@@ -20,6 +20,7 @@ from hidet.torch.suite.compare import (
     FEWEST_RUNS,
     Seen,
     distribution_problem,
+    is_noise,
     is_same,
     kind_problem,
     stride_problem,
@@ -146,13 +147,13 @@ def _judge(
     if draws(program, backward=backward) and not all(is_same(other, expected) for other in again):
         problem = problem or _compare_random(program, compiler, backward)
         return ("wrong", problem) if problem else ("statistics", "")
-    problem = problem or _compare_values(sample, compiler, backward)
-    if problem is None:
-        return "right", ""
+    result, problem = ("wrong", problem) if problem else _compare_values(sample, compiler, backward)
+    if result != "wrong":
+        return result, ""
     traced = Compiler("aot_eager")
     torch.compiler.reset()
     theirs = observe(program, traced, backward=backward)
-    fails = kind_problem(theirs, expected) or _compare_values(sample, traced, backward)
+    fails = kind_problem(theirs, expected) or _compare_values(sample, traced, backward)[0] == "wrong"
     return ("torch" if fails else "wrong"), problem
 
 
@@ -165,7 +166,8 @@ def is_unwritten(program: Program, backward: bool) -> bool:
     return not is_same(filled, cleared)
 
 
-def _compare_values(sample: Callable[[int], Program | None], compiler: Compiler, backward: bool) -> str | None:
+def _compare_values(sample: Callable[[int], Program | None], compiler: Compiler, backward: bool) -> tuple[str, str]:
+    """The result and reason of values that are not equal to eager's."""
     samples: list[Seen] = []
     for seed in range(MOST_SEEDS):
         program = sample(seed)
@@ -180,12 +182,15 @@ def _compare_values(sample: Callable[[int], Program | None], compiler: Compiler,
             continue
         problem = kind_problem(found, expected)
         if problem is not None:
-            return problem
+            return "wrong", problem
         wide = in_float64(program, expected, backward)
         has_doubles = any(isinstance(leaf, torch.Tensor) and leaf.dtype in _DOUBLES for leaf in expected)
         narrow = _converted(program, expected, backward, torch.float32) if has_doubles else None
         samples.append(Seen(found, expected, wide, narrow))
-    return value_problem(samples)
+    problem = value_problem(samples)
+    if problem is None:
+        return "right", ""
+    return ("noise" if is_noise(samples) else "wrong"), problem
 
 
 _DOUBLES = {torch.float64, torch.complex128}
