@@ -1,7 +1,8 @@
 """GEMV and skinny GEMM of packed codes: up to eight rows times a matrix of 4 or 8 bits, as fast as its codes are read.
 
-A warp computes 16 columns of the result, or 32: lanes read 16 bytes of codes of a column each, several of them ahead of
-what they multiply, and make factors of them in registers. `mma.sync` has these as its left operand, of 16 rows, and the
+A warp computes 16 columns of the result, or 32: lanes copy 16 bytes of codes of a column each to shared memory, several
+of them ahead of what they multiply, and make factors of their own ones in registers: `cp.async` holds no register while
+memory answers, and a lane waits for nobody but itself. `mma.sync` has these as its left operand, of 16 rows, and the
 rows of x as the columns of its right one, so that eight rows take no longer than one and sums are of f32. Which
 elements along k count as neighbours is the same for both operands, and nothing else counts: each lane takes those whose
 codes it has read. The warps of a block share k in turns, and their sums are added in the same order in every call.
@@ -37,9 +38,12 @@ PART = 16
 _SHARERS = 4
 """Lanes that read a column's codes."""
 _WORDS = PART // 4
+_COLUMNS = 2
+"""Columns of a tile whose codes a lane reads."""
+_NOTHING = build.const(0, dtypes.i32)
 _X_LANES = 8
 _RESIDENT_THREADS = 1024
-"""Threads of a multiprocessor whose registers, 64 each, hold what they read ahead of one tile, one part each."""
+"""Threads of a multiprocessor whose registers, 64 each, hold factors of one tile."""
 _K_BITS = 40
 """More than the bits of k."""
 
@@ -47,7 +51,7 @@ _K_BITS = 40
 @dataclass(frozen=True, slots=True)
 class PackedTiling:
     """How a block works. warps: those that share k. tiles: of 16 columns. ahead: parts of codes of a column that a lane
-    reads before it multiplies the first of them."""
+    copies before it multiplies the first of them."""
 
     warps: int
     tiles: int
@@ -63,9 +67,15 @@ class PackedTiling:
         """Columns of a block."""
         return self.tiles * MMA_COLUMNS
 
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block: codes that are copied ahead, and the sums of its warps."""
+        codes = self.ahead * self.tiles * _COLUMNS * self.threads * PART
+        return codes + self.warps * MAX_ROWS * self.columns * 4
+
     def step(self, operand: PackedOperand) -> int:
-        """Elements along k that the warps of a block multiply in a step."""
-        return self.warps * self.ahead * chunk_of(operand)
+        """Elements along k that the warps of a block multiply at a time."""
+        return self.warps * chunk_of(operand)
 
 
 def chunk_of(operand: PackedOperand) -> int:
@@ -77,7 +87,7 @@ def chunk_of(operand: PackedOperand) -> int:
 class PackedSource:
     """The packed operand inside a kernel.
 
-    operand: what it is. codes: where they start. row_bytes, k: sizes. steps: those along k but the last one. lowering:
+    operand: what it is. codes: where they start. row_bytes, k: sizes. parts: of a lane but the last one. lowering:
     reads tensors of scales and zeros. is_aligned: whether codes and x start at multiples of 16 bytes.
     """
 
@@ -85,13 +95,13 @@ class PackedSource:
     codes: Expr
     row_bytes: Expr
     k: Expr
-    steps: Expr
+    parts: Expr
     lowering: Lowering
     is_aligned: bool
 
 
-def steps_before_last(operand: PackedOperand, tiling: PackedTiling) -> Dim:
-    """Steps along k but the last one, in which alone something may lie beyond the end."""
+def parts_before_last(operand: PackedOperand, tiling: PackedTiling) -> Dim:
+    """Parts of a lane along k but the last one, which alone may lie beyond the end."""
     return ceildiv(operand.k, tiling.step(operand)) - 1
 
 
@@ -113,23 +123,17 @@ def packed_gemv_kernel(
     k, block = IRBuilder(), build.size_var("block")
     _Kernel(k, a, b, c, rows, tiling, block).write(epilogue)
     # Else the assembler takes so many registers to begin the last step early that few blocks fit.
-    resident = _RESIDENT_THREADS // (tiling.tiles * tiling.ahead * tiling.threads)
+    resident = _RESIDENT_THREADS // (tiling.tiles * tiling.threads)
     attributes = (("min_blocks", max(1, resident)),) if b.is_aligned else ()
     return Function(name, (), k.body, "kernel", (block,), attributes=attributes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Stage:
-    """What a lane has read ahead: where along k its part starts, and for each of its columns the words of codes and
-    what scales and zeros are made of."""
-
-    place: Var
-    words: tuple[Var, ...]
-    reads: tuple[Mapping[Access, Var], ...]
+_Reads = Sequence[Mapping[Access, Var]]
+"""For each column of a lane, what its scale and zero are made of."""
 
 
 class _Kernel:
-    """The kernel under construction."""
+    """The kernel under construction. Codes that start anywhere are read where they are multiplied."""
 
     def __init__(
         self, k: IRBuilder, a: GTensor, b: PackedSource, c: GTensor, rows: int, tiling: PackedTiling, block: Var
@@ -152,6 +156,10 @@ class _Kernel:
         numbers = [self.group + number for number in range(0, tiling.columns, 8)]
         self.columns = [k.let("column", build.minimum(self.first + n, c.columns - 1)) for n in numbers]
         self.codes = [k.let("codes", build.binary("add", b.codes, n * b.row_bytes)) for n in self.columns]
+        self.ring: Var | None = None
+        if b.is_aligned:
+            shape = (tiling.ahead, len(self.columns), tiling.threads, _WORDS)
+            self.ring = k.array("ring", dtypes.u32, *shape, space="shared")
         row = self.group if rows == MAX_ROWS else build.minimum(self.group, rows - 1)
         self.x = k.let("x", build.binary("add", a.pointer, row * a.row_stride))
         self.sums = [self._zeros() for _ in range(tiling.tiles)]
@@ -161,72 +169,76 @@ class _Kernel:
     def write(self, epilogue: Callable[[Expr, Expr, Expr], Expr]) -> None:
         """All of the body."""
         k, ahead = self.k, self.tiling.ahead
-        stages = [self._read(build.index(n)) for n in range(ahead)]
-        with k.for_range("step", self.b.steps) as step:
-            for n, stage in enumerate(stages):
-                self._multiply(stage, may_end=False)
-                self._read((step + 1) * ahead + n, stage)
-        for stage in stages:
-            self._multiply(stage, may_end=self.has_tail)
+        for number in range(ahead):
+            self._copy(build.index(number))
+        reads = self._read(build.index(0))
+        with k.for_range("part", self.b.parts) as part:
+            following = self._read(part + 1)
+            self._multiply(part, reads, may_end=False)
+            self._copy(part + ahead)
+            for old, new in zip(reads, following, strict=True):
+                k.assign_each(list(old.values()), list(new.values()))
+        self._multiply(self.b.parts, reads, may_end=self.has_tail)
         self._finish(epilogue)
 
-    def _read(self, number: Expr, stage: _Stage | None = None) -> _Stage:
-        """Read a lane's part of the chunk `number` of its warp, into new variables or those of a stage."""
-        k, b = self.k, self.b
-        place = _i32(number) * (self.tiling.warps * self.chunk) + self.start
-        place = self._kept("place", place, None if stage is None else stage.place)
-        # Beyond the end the last part is read once more; x is 0 there.
-        inside = place
-        if self.has_tail:
-            inside = k.let("inside", build.minimum(place, (self.end - 1) // self.part * self.part))
-        words, reads = list[Var](), list[Mapping[Access, Var]]()
-        for n, (column, codes) in enumerate(zip(self.columns, self.codes, strict=True)):
-            words.append(self._kept("words", self._codes(codes, inside), None if stage is None else stage.words[n]))
+    def _place(self, number: Expr) -> Expr:
+        """Where along k the lane's part of the chunk `number` of its warp starts."""
+        return self.k.let("place", _i32(number) * (self.tiling.warps * self.chunk) + self.start)
+
+    def _inside(self, place: Expr) -> Expr:
+        """Where the part at `place` is read: beyond the end the last one is read once more."""
+        return self.k.let("inside", build.minimum(place, (self.end - 1) // self.part * self.part))
+
+    def _copy(self, number: Expr) -> None:
+        """Start to copy codes to shared memory; none beyond the end."""
+        if self.ring is None:
+            return
+        k, place = self.k, self._place(number)
+        offset = _i64(self._inside(place) // self.b.operand.per_byte)
+        valid = k.let("valid", build.select(place < self.end, build.const(PART, dtypes.i32), _NOTHING))
+        for n, codes in enumerate(self.codes):
+            target = build.address(self.ring, number % self.tiling.ahead, n, self.thread, 0)
+            k.run(intrinsic_call("cuda.copy_async_16", target, build.binary("add", codes, offset), valid))
+        k.run(intrinsic_call("cuda.copy_async_commit"))
+
+    def _read(self, number: Expr) -> _Reads:
+        """Read scales and zeros."""
+        b, found = self.b, list[Mapping[Access, Var]]()
+        inside = self._inside(self._place(number))
+        for column in self.columns:
             bindings = {b.operand.n_axis: column, b.operand.k_axis: _i64(inside)}
-            reads.append(
-                {
-                    access: self._kept(
-                        "read", b.lowering.resolve(access, bindings), None if stage is None else stage.reads[n][access]
-                    )
-                    for access in self.accesses
-                }
-            )
-        return _Stage(place, tuple(words), tuple(reads)) if stage is None else stage
+            found.append({access: self.k.let("read", b.lowering.resolve(access, bindings)) for access in self.accesses})
+        return found
 
-    def _kept(self, name: str, value: Expr, var: Var | None) -> Var:
-        if var is None:
-            return self.k.let(name, value)
-        self.k.assign(var, value)
-        return var
-
-    def _codes(self, row: Expr, place: Expr) -> Expr:
-        """16 bytes of codes, as words."""
-        offset = _i64(place // self.b.operand.per_byte)
-        if self.b.is_aligned:
-            start = build.binary("add", row, offset)
-            return build.load(Bitcast(start, PointerType(dtypes.u32)), 0, lanes=_WORDS)
-        bytes_ = [Bitcast(build.load(row, offset + n), dtypes.u8) for n in range(PART)]
+    def _words(self, number: Expr, place: Expr, column: int) -> Expr:
+        """16 bytes of codes of a column, as words."""
+        if self.ring is not None:
+            return build.load(self.ring, number % self.tiling.ahead, column, self.thread, 0, lanes=_WORDS)
+        offset = _i64(self._inside(place) // self.b.operand.per_byte)
+        bytes_ = [Bitcast(build.load(self.codes[column], offset + n), dtypes.u8) for n in range(PART)]
         return Bitcast(_vector(bytes_), VectorType(dtypes.u32, _WORDS))
 
-    def _multiply(self, stage: _Stage, *, may_end: bool) -> None:
-        """Multiply what a stage has. may_end: whether a part of it may lie beyond the end of k."""
+    def _multiply(self, number: Expr, values: _Reads, *, may_end: bool) -> None:
+        """Multiply a part. values: of its scales and zeros. may_end: whether it may lie beyond the end of k."""
         k, b, reader = self.k, self.b, self.reader
+        place = self._place(number)
+        if self.ring is not None:
+            k.run(intrinsic_call("cuda.copy_async_wait", self.tiling.ahead - 1))
+        codes = [k.let("words", self._words(number, place, n)) for n in range(len(self.columns))]
         terms = []
-        for column, reads in zip(self.columns, stage.reads, strict=True):
-            bindings = {b.operand.n_axis: column, b.operand.k_axis: _i64(stage.place)}
-            values = [
+        for column, reads in zip(self.columns, values, strict=True):
+            bindings = {b.operand.n_axis: column, b.operand.k_axis: _i64(place)}
+            scale, zero = (
                 None if value is None else b.lowering.resolve(value, bindings, reads)
                 for value in (b.operand.scale, b.operand.zero)
-            ]
-            terms.append(reader.terms(k, *values))
-        x = [word for n in range(self.part // _X_LANES) for word in self._x_words(stage.place + n * _X_LANES, may_end)]
+            )
+            terms.append(reader.terms(k, scale, zero))
+        x = [word for n in range(self.part // _X_LANES) for word in self._x_words(place + n * _X_LANES, may_end)]
         per_word = reader.per_word // 2
         totals = [self._zeros() for _ in self.sums] if reader.is_late else self.sums
         for n in range(_WORDS):
             right = reader.like_pairs(k, x[n * per_word : (n + 1) * per_word])
-            left = [
-                reader.pairs(k, build.extract(words, n), term) for words, term in zip(stage.words, terms, strict=True)
-            ]
+            left = [reader.pairs(k, build.extract(words, n), term) for words, term in zip(codes, terms, strict=True)]
             for sums, lower, upper in zip(totals, left[::2], left[1::2], strict=True):
                 for at in range(0, per_word, 2):
                     self._mma(sums, (lower[at], upper[at], lower[at + 1], upper[at + 1]), (right[at], right[at + 1]))

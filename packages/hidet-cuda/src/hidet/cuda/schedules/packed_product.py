@@ -18,7 +18,7 @@ from hidet.cuda.schedules.packed_gemv import (
     PackedTiling,
     chunk_of,
     packed_gemv_kernel,
-    steps_before_last,
+    parts_before_last,
 )
 from hidet.gpu.schedules.operands import find_product, rows_of
 from hidet.gpu.schedules.packed_operand import PackedOperand, accesses_in, find_packed, reads_codes
@@ -37,10 +37,12 @@ _FACTORS = (dtypes.f16, dtypes.bf16)
 _WEIGHT = 1
 _WARPS = (2, 4, 8, 16)
 _TILES = (1, 2)
-_AHEAD = (1, 2, 4)
+_AHEAD = (2, 4, 8)
 _USUAL_WARPS = 8
-_MOST_PARTS, _MOST_PARTS_OF_BLOCK = 4, 32
-"""Of a lane, and of a lane of each warp."""
+_USUAL_AHEAD = 4
+"""What keeps enough bytes on their way: 4 parts of 2 columns, of 1024 threads, are 128 KB."""
+_MOST_SHARED = 96 * 1024
+"""Bytes of shared memory of a block, two of which fit on a multiprocessor."""
 _WIDE_FROM = 3
 """Rows from which x is worth reading for 32 columns at once."""
 
@@ -90,10 +92,10 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
             (
                 Knob("warps", _WARPS, "warps of a block, which share k"),
                 Knob("tiles", _TILES, "16 columns each, of a block"),
-                Knob("ahead", _AHEAD, "parts of 16 bytes of a column that a lane reads ahead"),
+                Knob("ahead", _AHEAD, "parts of 16 bytes of a column that a lane copies ahead"),
             ),
             PackedTiling,
-            (Constraint("registers of a block hold what is read ahead", _fits_registers),),
+            (Constraint("what blocks copy ahead fits into shared memory", _fits_shared),),
         )
 
     def default(self, match: Match[PackedProduct], ctx: CompileContext) -> PackedTiling:
@@ -102,9 +104,11 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
         chunks = dims.ceildiv(operand.k, chunk_of(operand))
         assert isinstance(chunks, int) and isinstance(product.m, int)
         warps = max(warps for warps in _WARPS if warps <= max(min(chunks, _USUAL_WARPS), _WARPS[0]))
-        blocks = likely(product.n) // PackedTiling(warps, 2, 1).columns
+        parts = min(max(-(-chunks // warps), _AHEAD[0]), _USUAL_AHEAD)
+        ahead = max(ahead for ahead in _AHEAD if ahead <= parts)
+        blocks = likely(product.n) // PackedTiling(warps, 2, ahead).columns
         is_wide = product.m >= _WIDE_FROM and blocks >= gpu_target(ctx.target).multiprocessors
-        return PackedTiling(warps, 2 if is_wide else 1, 1)
+        return PackedTiling(warps, 2 if is_wide else 1, ahead)
 
     def build(self, match: Match[PackedProduct], params: PackedTiling, ctx: CompileContext) -> Program:
         """One kernel, or one of two where a call says how tensors are aligned."""
@@ -120,9 +124,8 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
         return builder.program()
 
 
-def _fits_registers(tiling: PackedTiling) -> bool:
-    parts = tiling.tiles * tiling.ahead
-    return parts <= _MOST_PARTS and tiling.warps * parts <= _MOST_PARTS_OF_BLOCK
+def _fits_shared(tiling: PackedTiling) -> bool:
+    return tiling.shared_bytes <= _MOST_SHARED
 
 
 def _is_skinny(product: Product) -> bool:
@@ -149,7 +152,7 @@ def _launch(
         kernel.pointer(operand.codes.operand),
         scope.size(operand.row_bytes, "row_bytes"),
         scope.argument(operand.k, "k"),
-        scope.size(steps_before_last(operand, tiling), "steps"),
+        scope.size(parts_before_last(operand, tiling), "parts"),
         kernel.lowering(dict.fromkeys(read[1:])),
         is_aligned,
     )
