@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn import functional as F
 
 from hidet.errors import FallbackWarning
+from hidet.torch import compat
 
 Check = Callable[..., Callable[..., Any]]
 
@@ -358,6 +362,19 @@ def test_arguments_that_torch_takes_for_apart_by_mistake_are_left_to_torch() -> 
     torch.testing.assert_close(whole, other)
     between = torch.compile(function, backend="hidet", fullgraph=True, options={"strict": True})
     torch.testing.assert_close(between(whole[::2], whole[1::2]), function(other[::2], other[1::2]))
+
+
+def test_overlaps_are_asked_for_where_guards_have_made_numbers_of_all_sizes() -> None:
+    """Seed 9001442: torch finds no symbols among the sizes, and refuses to read a tensor that once had some."""
+    environment = ShapeEnv()
+    tensor = FakeTensorMode(shape_env=environment).from_tensor(
+        torch.empty(6), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC])
+    )
+    assert tensor.shape[0] == 6, "a guard"
+    with compat.telling_overlaps(pytest.fail):
+        analysis: Any = import_module("torch._functorch._aot_autograd.input_output_analysis")
+        assert analysis.compute_overlapping_tensors([tensor, tensor.select(0, 0)], symbolic=False) == {0, 1}
+        assert analysis.compute_overlapping_tensors([tensor[:2], tensor[3:]], symbolic=False) == set()
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")

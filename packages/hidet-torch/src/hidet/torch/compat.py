@@ -481,13 +481,16 @@ def telling_overlaps(tell: Callable[[], None]) -> Iterator[None]:
     """A context in which `tell` is called when AOTAutograd is about to take arguments for apart that overlap.
 
     Of two matrices with equal strides torch asks whether rows of the second end before the next row of the first
-    begins, and not whether they begin behind the end of this one: `x[::2]` and `x[::2][1:]` are apart to it.
+    begins, and not whether they begin behind the end of this one: `x[::2]` and `x[::2][1:]` are apart to it. It looks
+    for symbols among sizes, and finds none where guards have made numbers of all, whose tensors it refuses to read.
     """
     analysis: Any = import_module("torch._functorch._aot_autograd.input_output_analysis")
     known = analysis.compute_overlapping_tensors
 
     def compute_overlapping_tensors(tensors: list[torch.Tensor], symbolic: bool) -> set[int]:
-        found: set[int] = known(tensors, symbolic=symbolic)
+        # torch's stub knows no such attribute.
+        had_symbols = any(getattr(tensor, "_has_symbolic_sizes_strides", False) for tensor in tensors)
+        found: set[int] = known(tensors, symbolic=symbolic or had_symbols)
         apart = [tensor for number, tensor in enumerate(tensors) if number not in found]
         if any(_rows_meet(*sorted(pair, key=torch.Tensor.storage_offset)) for pair in combinations(apart, 2)):
             tell()
