@@ -333,8 +333,8 @@ def _reduced(w: Writer, name: str) -> Made:
             f"F.normalize({v}, dim={a})",
             f"{v}.max({a}).values",
             f"{v}.min({a}, keepdim=True)[0]",
-            f"{v}.sort({a}, descending={w.source.choice((True, False))}).values",
-            # Which of equal elements is among the largest is no promise, and gradients show it.
+            # Where equal elements go, and which of them is among the largest, is no promise, and gradients show it.
+            f"{v}.sort(dim={a}, stable={torch.is_grad_enabled()}, descending={w.source.choice((True, False))}).values",
             f"{v}.topk(2, {a}).values" if not torch.is_grad_enabled() else f"{v}.amax({a})",
             f"{v}.median()",
             f"{v}.cummax({a}).values",
