@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.nn import functional as F
 
 from hidet.errors import FallbackWarning
-from hidet.torch import compat
+from hidet.torch import compat_memory
 
 Check = Callable[..., Callable[..., Any]]
 
@@ -347,6 +347,37 @@ def test_a_view_of_an_argument_that_shares_memory_with_another_is_a_view_of_it(
             assert result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
 
 
+def _masked(x: torch.Tensor, mask: torch.Tensor) -> None:
+    x.masked_fill_(mask, 30.0)
+
+
+def _accumulated(x: torch.Tensor, mask: torch.Tensor) -> None:
+    x.cumsum_(1)
+
+
+def _scattered(x: torch.Tensor, mask: torch.Tensor) -> None:
+    x.scatter_(0, mask.long()[None], 30.0)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("write", [_masked, _accumulated, _scattered])
+def test_views_of_what_was_written_through_a_transposition_have_its_elements(write: Any, dynamic: bool) -> None:
+    """Seed 9003246, and torch's own backends with symbolic sizes (torch 2.11 to 2.13)."""
+
+    def function(x: torch.Tensor, mask: torch.Tensor, y: torch.Tensor, part: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        write(x.mT, mask)
+        middle = x.shape[0] // 2
+        return x[-2::2], x[middle:], x[: x.shape[0] - 1, middle], x, y + part
+
+    compiled = torch.compile(function, backend="hidet", dynamic=dynamic)
+    y, mask = torch.arange(4.0), torch.tensor([True, False, False])
+    given, other = (torch.arange(9.0).view(3, 3) for _ in range(2))
+    results, right = compiled(given, mask, y, y[1:2]), function(other, mask, y, y[1:2])
+    for result, wanted in zip((given, *results), (other, *right), strict=True):
+        assert torch.equal(result, wanted)
+        assert (result.stride(), result.storage_offset()) == (wanted.stride(), wanted.storage_offset())
+
+
 def test_arguments_that_torch_takes_for_apart_by_mistake_are_left_to_torch() -> None:
     """Seed 1231269: AOTAutograd is wrong about rows behind the first (torch 2.11 to 2.13)."""
 
@@ -371,7 +402,7 @@ def test_overlaps_are_asked_for_where_guards_have_made_numbers_of_all_sizes() ->
         torch.empty(6), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC])
     )
     assert tensor.shape[0] == 6, "a guard"
-    with compat.telling_overlaps(pytest.fail):
+    with compat_memory.right_about_memory(pytest.fail):
         analysis: Any = import_module("torch._functorch._aot_autograd.input_output_analysis")
         assert analysis.compute_overlapping_tensors([tensor, tensor.select(0, 0)], symbolic=False) == {0, 1}
         assert analysis.compute_overlapping_tensors([tensor[:2], tensor[3:]], symbolic=False) == set()

@@ -15,7 +15,7 @@ from hidet.cache import CacheKey
 from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.errors import OptionError
-from hidet.torch import compat, compat_state
+from hidet.torch import compat, compat_memory, compat_state
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.compiled_models import ModelRecord, current_record, in_same_record, recording
 from hidet.torch.complex_parts import without_complex
@@ -258,10 +258,8 @@ def _trace(
     ctx: CompileContext,
     compile_inference: Callable[..., Runner | FrozenRunner],
 ) -> Callable[..., Any]:
-    tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
-    views = compat_state.rebuilding_views(tensors)
     try:
-        with compat.closing_autocast(), compat.telling_overlaps(_refuse_overlaps), KeepWhole(), views:
+        with compat.closing_autocast(), compat_memory.right_about_memory(_refuse_overlaps), KeepWhole():
             return compat.run_aot(
                 gm,
                 example_inputs,

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import PathFinder
-from itertools import combinations
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
@@ -474,44 +473,6 @@ def real_tensors() -> AbstractContextManager[object]:
 
     context: AbstractContextManager[object] = _disable_current_modes()
     return context
-
-
-@contextmanager
-def telling_overlaps(tell: Callable[[], None]) -> Iterator[None]:
-    """A context in which `tell` is called when AOTAutograd is about to take arguments for apart that overlap.
-
-    Of two matrices with equal strides torch asks whether rows of the second end before the next row of the first
-    begins, and not whether they begin behind the end of this one: `x[::2]` and `x[::2][1:]` are apart to it. It looks
-    for symbols among sizes, and finds none where guards have made numbers of all, whose tensors it refuses to read.
-    """
-    analysis: Any = import_module("torch._functorch._aot_autograd.input_output_analysis")
-    known = analysis.compute_overlapping_tensors
-
-    def compute_overlapping_tensors(tensors: list[torch.Tensor], symbolic: bool) -> set[int]:
-        # torch's stub knows no such attribute.
-        had_symbols = any(getattr(tensor, "_has_symbolic_sizes_strides", False) for tensor in tensors)
-        found: set[int] = known(tensors, symbolic=symbolic or had_symbols)
-        apart = [tensor for number, tensor in enumerate(tensors) if number not in found]
-        if any(_rows_meet(*sorted(pair, key=torch.Tensor.storage_offset)) for pair in combinations(apart, 2)):
-            tell()
-        return found
-
-    analysis.compute_overlapping_tensors = compute_overlapping_tensors
-    try:
-        yield
-    finally:
-        analysis.compute_overlapping_tensors = known
-
-
-def _rows_meet(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether the second of two matrices with equal strides begins within a row of the first that is not its first."""
-    if first.dim() != 2 or second.dim() != 2 or first.stride() != second.stride() or first.stride(1) != 1:
-        return False
-    if first.numel() == 0 or second.numel() == 0:
-        return False
-    behind = second.storage_offset() - first.storage_offset()
-    row = behind // max(first.stride(0), 1)
-    return bool(row < first.shape[0] and behind - row * first.stride(0) < first.shape[1])
 
 
 @contextmanager

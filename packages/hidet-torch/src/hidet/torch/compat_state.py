@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
@@ -151,21 +150,6 @@ def argument_text(value: Any, is_static: bool) -> str | None:
 def are_apart(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether no two tensors share memory."""
     return len(set(map(compat.storage_key, tensors))) == len(tensors)
-
-
-@contextmanager
-def rebuilding_views(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """A context in which AOTAutograd takes outputs that are views of arguments from their places in memory, if some of
-    the arguments share memory.
-
-    Else it replays the views that led from the argument to the output, but, where one of the arguments is written, on
-    the memory that they share, which has another shape or begins elsewhere.
-    """
-    from torch._functorch import config
-
-    replays = config.view_replay_for_aliased_outputs and are_apart(tensors)
-    with config.patch(view_replay_for_aliased_outputs=replays):
-        yield
 
 
 def calls_compiler_alone() -> bool:
