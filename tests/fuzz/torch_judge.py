@@ -74,9 +74,8 @@ def error_of(
     return f"relative error {ours:.1e}, eager mode's {theirs:.1e}, that of rounding {noise:.1e}"
 
 
-def restrided(gm: fx.GraphModule, example_inputs: Sequence[Any], *, with_gaps: bool = False) -> Callable[..., Any]:
-    """A backend that runs torch's own kernels and gives results the strides that torch tells backends of, or those of
-    tensors without gaps whose axes are in the same order."""
+def restrided(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A backend that runs torch's own kernels and gives results the strides that torch tells backends of."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
@@ -85,8 +84,7 @@ def restrided(gm: fx.GraphModule, example_inputs: Sequence[Any], *, with_gaps: b
         told = [item.meta.get("val") if isinstance(item, fx.Node) else None for item in output.args[0]]
 
         def run(*arguments: Any) -> list[Any]:
-            results = zip(inner(*arguments), told, strict=True)
-            return [_with_strides(result, fake, with_gaps) for result, fake in results]
+            return [_with_strides(result, fake) for result, fake in zip(inner(*arguments), told, strict=True)]
 
         return make_boxed_func(run)
 
@@ -95,14 +93,12 @@ def restrided(gm: fx.GraphModule, example_inputs: Sequence[Any], *, with_gaps: b
     return compiled
 
 
-def _with_strides(result: Any, fake: Any, with_gaps: bool) -> Any:
-    """A tensor with the fake one's strides, or one without gaps in the same order of axes; repeated axes stay so."""
+def _with_strides(result: Any, fake: Any) -> Any:
+    """A tensor without gaps in the order of axes that the fake one has; repeated axes stay repeated."""
     if not isinstance(fake, torch.Tensor) or result.stride() == fake.stride():
         return result
     strides = [stride if isinstance(stride, int) else stride.node.hint for stride in fake.stride()]
     once = result[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
     order = sorted(range(result.dim()), key=lambda axis: -strides[axis])
-    kind = {"dtype": result.dtype, "device": result.device}
-    if with_gaps:
-        return torch.empty_strided(once.shape, strides, **kind).copy_(once).expand(result.shape)
-    return torch.empty_permuted(once.shape, order, **kind).copy_(once).expand(result.shape)
+    copy = torch.empty_permuted(once.shape, order, dtype=result.dtype, device=result.device).copy_(once)
+    return copy.expand(result.shape)
