@@ -347,6 +347,18 @@ def test_a_view_of_an_argument_that_shares_memory_with_another_is_a_view_of_it(
             assert result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
 
 
+def test_a_view_with_an_axis_of_one_element_shares_memory_whatever_its_stride_is_called() -> None:
+    """Seed 13000704: its stride is an expression of the symbol that is 2 at every size that is allowed."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        pairs = x.unfold(-1, 2, 3) + 1
+        return pairs.expand(pairs.shape[0], -1, -1), pairs
+
+    wide, pairs = torch.compile(function, backend="hidet", dynamic=True)(torch.tensor(1.5).expand(3))
+    assert wide.untyped_storage().data_ptr() == pairs.untyped_storage().data_ptr()
+    assert (wide.stride(), wide.tolist()) == ((2, 2, 1), [[[2.5, 2.5]]])
+
+
 def _masked(x: torch.Tensor, mask: torch.Tensor) -> None:
     x.masked_fill_(mask, 30.0)
 

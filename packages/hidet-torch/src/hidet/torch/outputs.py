@@ -354,10 +354,10 @@ class _Planner:
         if not self._accepts(root, contiguous_strides(root.tensor.shape)):
             return None
         region = self._region_in(value, root)
-        if region is None or not same_shape(region.strides, fact.region.strides):
+        if region is None or not _same_places(region.shape, region.strides, fact.region.strides):
             return None
         number = self._add(root, contiguous_strides(root.tensor.shape), fact.storage)
-        return self._part("result", number, region)
+        return self._part("result", number, replace(region, strides=fact.region.strides))
 
     def _region_in(self, value: Value, root: Value, strides: Sequence[Dim] | None = None) -> Region | None:
         """Where `value` lies in `root`; None where a view needs a copy. strides: of `root`, None for those it gets."""
@@ -387,6 +387,12 @@ class _Planner:
             if not same_shape(strides, contiguous_strides(value.tensor.shape)):
                 self.plan.types[value] = value.tensor.with_strides(strides)
         return self.plan.values.index(value)
+
+
+def _same_places(shape: Sequence[Dim], strides: Sequence[Dim], others: Sequence[Dim]) -> bool:
+    """Whether elements lie at the same places: strides of axes of one element count for nothing."""
+    counted = [number for number, extent in enumerate(shape) if extent != 1]
+    return same_shape([strides[number] for number in counted], [others[number] for number in counted])
 
 
 class _OfElements(Substitution):
