@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,16 @@ def test_results_are_checked_against_torch_in_float64(case) -> None:
     assert reference.check(reference.eager.ravel()).correct
     assert not reference.check(reference.eager.ravel() * 1.01).correct
     assert not reference.check(np.full(reference.eager.size, np.nan, np.float32)).correct
+
+
+def test_products_in_tf32_may_round_their_inputs_wherever_torch_would_not() -> None:
+    """cuBLAS multiplies f32 by f32 for one row and for sums of an odd number of terms, whatever is allowed."""
+    wide, rounded = (reference_of(replace(PRODUCT, dtype=dtype), "cpu") for dtype in ("f32", "tf32"))
+    error = np.abs(rounded.eager - rounded.exact).max() / np.abs(rounded.exact).max()
+    assert 2**-14 < error < 2**-10
+    assert rounded.check(wide.eager.ravel()).correct and rounded.check(rounded.eager.ravel()).correct
+    assert not wide.check(rounded.eager.ravel()).correct
+    assert not rounded.check((rounded.exact + 10 * (rounded.eager - rounded.exact)).astype(np.float32).ravel()).correct
 
 
 @pytest.mark.parametrize("case", [ATTENTION, *STREAMED], ids=str)
