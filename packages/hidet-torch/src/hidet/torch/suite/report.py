@@ -79,8 +79,8 @@ def coverage(outcomes: Sequence[Outcome], version: str, selected: str) -> str:
         f'{results["torch"]} that torch\'s own tracing fails on or changes, with `backend="aot_eager"`, too. Of the '
         f"{right} right ones,",
         f"{results['statistics']} draw random numbers, whose distribution is compared, and of {results['shape']} that",
-        "return memory as they get it, dtype, shape and strides are. Cases with a result of which eager mode itself has no",
-        f"digit right: {results['noise']}.",
+        "return memory as they get it, dtype, shape and strides are. Cases with a result of which eager mode",
+        f"itself has no digit right: {results['noise']}.",
         "",
         f"Dynamo traces sizes and numbers that depend on data here. {len(tried)} cases count.",
     ]
