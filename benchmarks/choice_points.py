@@ -20,6 +20,7 @@ from hidet.fusion.fuse import fuse
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.func import Function, Module
+from hidet.ir.scalar_numpy import round_to_tf32
 from hidet.ir.stmt import Invoke
 from hidet.ir.structural import structural_hash
 from hidet.ir.types import element_dtype
@@ -323,22 +324,17 @@ def reference_of(case: Case, device: str, seed: int = 0) -> Reference:
     exact = case.compute(*(x.double() for x in inputs)).contiguous().cpu().numpy()
     if case.dtype == "tf32":
         # cuBLAS does not round where it has no kernel that does, as for odd sizes and one row.
-        eager = case.compute(*map(_rounded_to_tf32, inputs)).float().contiguous().cpu().numpy()
+        rounded = [torch.from_numpy(round_to_tf32(x.cpu().numpy())).to(x.device) for x in inputs]
+        eager = case.compute(*(x.double() for x in rounded)).float().contiguous().cpu().numpy()
     else:
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            eager = _numpy(case.compute(*inputs).contiguous().cpu())
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+                eager = _numpy(case.compute(*inputs).contiguous().cpu())
+        finally:
+            torch.set_float32_matmul_precision(before)
     return Reference(eager, exact, max(1, case.multiply_adds // max(1, exact.size)))
-
-
-_TF32_BITS = 13
-"""Bits of f32 that tf32 does not have."""
-
-
-def _rounded_to_tf32(x: torch.Tensor) -> torch.Tensor:
-    """The nearest numbers that tf32 has, in float64."""
-    bits = x.contiguous().view(torch.int32)
-    half = 1 << (_TF32_BITS - 1)
-    return ((bits + half) & -(1 << _TF32_BITS)).view(torch.float32).double()
 
 
 def _numpy(tensor: torch.Tensor) -> Array:

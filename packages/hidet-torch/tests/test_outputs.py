@@ -414,7 +414,7 @@ def test_overlaps_are_asked_for_where_guards_have_made_numbers_of_all_sizes() ->
         torch.empty(6), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC])
     )
     assert tensor.shape[0] == 6, "a guard"
-    with compat_memory.right_about_memory(pytest.fail):
+    with compat_memory.correcting_memory_analysis(pytest.fail):
         analysis: Any = import_module("torch._functorch._aot_autograd.input_output_analysis")
         assert analysis.compute_overlapping_tensors([tensor, tensor.select(0, 0)], symbolic=False) == {0, 1}
         assert analysis.compute_overlapping_tensors([tensor[:2], tensor[3:]], symbolic=False) == set()

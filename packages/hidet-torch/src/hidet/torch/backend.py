@@ -259,7 +259,7 @@ def _trace(
     compile_inference: Callable[..., Runner | FrozenRunner],
 ) -> Callable[..., Any]:
     try:
-        with compat.closing_autocast(), compat_memory.right_about_memory(_refuse_overlaps), KeepWhole():
+        with compat.closing_autocast(), compat_memory.correcting_memory_analysis(_refuse_overlaps), KeepWhole():
             return compat.run_aot(
                 gm,
                 example_inputs,

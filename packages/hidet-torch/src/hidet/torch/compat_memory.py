@@ -16,10 +16,11 @@ from itertools import combinations
 from typing import Any
 
 import torch
+from hidet.torch import compat
 
 
 @contextmanager
-def right_about_memory(tell_overlap: Callable[[], None]) -> Iterator[None]:
+def correcting_memory_analysis(tell_overlap: Callable[[], None]) -> Iterator[None]:
     """A context for traces of AOTAutograd. tell_overlap: called when arguments that overlap are taken for apart."""
     with _telling_overlaps(tell_overlap), _rebuilding_views_of_bases(), _keeping_strides():
         yield
@@ -141,15 +142,12 @@ _KEEPS_STRIDES = {torch.Tag.pointwise, torch.Tag.inplace_view}
 
 def _is_row_major(tensor: torch.Tensor) -> bool:
     """Whether axes lie in order, as far as the sizes that are traced with tell."""
-    numbers: list[tuple[Any, Any]] = [
-        (_hint(extent), _hint(stride)) for extent, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    ]
-    if any(number is None for pair in numbers for number in pair):
+    # torch's stub knows whole numbers only.
+    traced: tuple[Any, Any] = (tensor.shape, tensor.stride())
+    shape, strides = (
+        [number if isinstance(number, int) else compat.size_hint(number) for number in numbers] for numbers in traced
+    )
+    if None in shape or None in strides:
         return False
-    strides = [stride for extent, stride in numbers if extent != 1]
-    return strides == sorted(strides, reverse=True)
-
-
-def _hint(number: Any) -> Any:
-    """A size or stride of what is traced with; None where it depends on data."""
-    return number if isinstance(number, int) else number.node.hint
+    counted = [stride for extent, stride in zip(shape, strides, strict=True) if extent != 1 and stride is not None]
+    return counted == sorted(counted, reverse=True)

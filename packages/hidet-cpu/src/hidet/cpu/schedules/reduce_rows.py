@@ -114,26 +114,28 @@ class RowReducer:
 
     def reduce(self, reductions: Sequence[Reduction], ranges: Sequence[Range]) -> list[tuple[Var, ...]]:
         """One pass over the row; gives the variables that hold what each reduction gives."""
-        is_exact = _is_short(ranges) and not self._is_strided(reductions, ranges)
-        types = [reduction.dtypes if is_exact else total_dtypes(reduction) for reduction in reductions]
+        is_strided = any(map(loses_digits, reductions)) and self._is_strided(reductions, ranges)
+        is_narrow = _is_short(ranges) and not is_strided
+        types = [reduction.dtypes if is_narrow else total_dtypes(reduction) for reduction in reductions]
         totals = [
             tuple(self.k.let("total", start) for start in reduction.combiner.identity(entry))
             for reduction, entry in zip(reductions, types, strict=True)
         ]
         plain = [(f, t) for f, t in zip(reductions, totals, strict=True) if not _in_strips(f, ranges)]
         if plain:
-            self._plain(plain, ranges)
+            self._plain(plain, ranges, is_strided)
         for reduction, places in zip(reductions, totals, strict=True):
             if _in_strips(reduction, ranges):
                 self._strips(reduction, places, ranges)
         return totals
 
-    def _plain(self, reductions: Sequence[tuple[Reduction, tuple[Var, ...]]], ranges: Sequence[Range]) -> None:
+    def _plain(
+        self, reductions: Sequence[tuple[Reduction, tuple[Var, ...]]], ranges: Sequence[Range], is_strided: bool
+    ) -> None:
         k = self.k
         # LLVM vectorises reductions of single values only.
         kind: LoopKind = "vectorize" if all(len(reduction.values) == 1 for reduction, _ in reductions) else "serial"
-        are_narrow = not any(loses_digits(reduction) for reduction, _ in reductions)
-        if are_narrow or _is_short(ranges) or self._is_strided([reduction for reduction, _ in reductions], ranges):
+        if is_strided or _is_short(ranges) or not any(loses_digits(reduction) for reduction, _ in reductions):
             with nest(k, ranges, kind):
                 for reduction, totals in reductions:
                     update(k, reduction.combiner, totals, self._widened(reduction, totals))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 import torch
-from hidet.testing.numerics import Sample, check_output
+from hidet.testing.numerics import Sample, Verdict, check_output
 from hidet.torch.tensors import as_numpy
 
 
@@ -82,10 +82,14 @@ def value_problem(samples: Sequence[Seen]) -> str | None:
             if any(not _is_same(seen.ours[number], seen.eager[number]) for seen in samples):
                 return f"result {number} is {samples[0].ours[number]!r}, eager's is {leaf!r}"
             continue
-        verdict = check_output(f"result {number}", [_sample(seen, number) for seen in samples])
+        verdict = _verdict(samples, number)
         if not verdict.correct:
             return str(verdict)
     return None
+
+
+def _verdict(samples: Sequence[Seen], number: int) -> Verdict:
+    return check_output(f"result {number}", [_sample(seen, number) for seen in samples])
 
 
 def is_noise(samples: Sequence[Seen]) -> bool:
@@ -94,8 +98,7 @@ def is_noise(samples: Sequence[Seen]) -> bool:
     Where a gradient is the difference of equal numbers, nothing can be said about another order of additions.
     """
     numbers = [number for number, leaf in enumerate(samples[0].eager) if isinstance(leaf, torch.Tensor)]
-    checked = [check_output("", [_sample(seen, number) for seen in samples]) for number in numbers]
-    wrong = [verdict for verdict in checked if not verdict.correct]
+    wrong = [verdict for verdict in (_verdict(samples, number) for number in numbers) if not verdict.correct]
     return bool(wrong) and all(verdict.eager_rms >= 1 for verdict in wrong)
 
 
