@@ -1,12 +1,15 @@
-"""Settings of all tests: property tests draw the same examples every time, a busy machine does not fail them, and the
-user's tuned choices do not act."""
+"""Settings of all tests: they draw the same examples and random numbers every time, a busy machine does not fail them,
+and the user's tuned choices do not act."""
 
 from __future__ import annotations
 
 import gc
 import importlib.util
+import operator
 import os
+import random
 import signal
+import sys
 from collections import Counter
 
 import pytest
@@ -45,6 +48,15 @@ def _has_device() -> bool:
     except ImportError:
         return False
     return bool(hidet.cuda.available())
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Weights of models and `random` inputs are those of the last run, whichever tests ran before in this process."""
+    random.seed(0)  # Keras takes the seed of its initializers from here where nobody sets one.
+    for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed"), ("tensorflow", "random.set_seed")):
+        if name in sys.modules:
+            operator.attrgetter(seed)(sys.modules[name])(0)
 
 
 def pytest_collection_finish() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import hidet
 import hidet.tensorflow
+from hidet.testing.numerics import Sample, check_output
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed: nox -s tensorflow")
 
@@ -24,14 +25,14 @@ ORDER = {"gru": [1, 0, 2]}
 
 
 class Stack:
-    """Layers of Keras, in one direction or both, and the vector that cuDNN has for them."""
+    """Layers of Keras, in one direction or both, and what cuDNN has for them in one vector; they compute in dtype."""
 
-    def __init__(self, mode: str, layers: int, directions: int) -> None:
+    def __init__(self, mode: str, layers: int, directions: int, dtype: str = "float32") -> None:
         self.rng = np.random.default_rng(0)
         self.mode, self.directions = mode, directions
         self.layers = [
             [
-                LAYERS[mode](return_sequences=True, return_state=True, go_backwards=direction == 1)
+                LAYERS[mode](return_sequences=True, return_state=True, go_backwards=direction == 1, dtype=dtype)
                 for direction in range(directions)
             ]
             for _ in range(layers)
@@ -53,6 +54,11 @@ class Stack:
                 last.append(after)
             x = tf.concat(made, 2)
         return x.numpy(), [np.stack(parts) for parts in zip(*last, strict=True)]
+
+    def take_weights(self, other: Stack) -> None:
+        for mine, theirs in zip(self.layers, other.layers, strict=True):
+            for one, source in zip(mine, theirs, strict=True):
+                one.set_weights(source.get_weights())
 
     def vary_biases(self) -> None:
         for one in (one for layer in self.layers for one in layer):
@@ -91,15 +97,23 @@ def compiled_layer(params: Any, lengths: Any, **attrs: Any) -> Any:
 @pytest.mark.parametrize("mode", list(LAYERS))
 def test_a_layer_of_cudnn_computes_what_keras_does(mode: str, layers: int, direction: str, is_time_major: bool) -> None:
     directions = 2 if direction == "bidirectional" else 1
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((BATCH, TIME, WIDTH)).astype(np.float32)
-    states = rng.standard_normal((2, layers * directions, BATCH, UNITS)).astype(np.float32)
     lengths = np.array([TIME, 4, 1], np.int32)
     mask = np.arange(TIME) < lengths[:, None]
-    stack = Stack(mode, layers, directions)
-    stack(x, [*states[: stack.states]], mask)  # makes the weights
+    stack, wide = Stack(mode, layers, directions), Stack(mode, layers, directions, "float64")
+
+    def draw(seed: int) -> tuple[Any, Any]:
+        rng = np.random.default_rng(seed)
+        x, states = (BATCH, TIME, WIDTH), (2, layers * directions, BATCH, UNITS)
+        return rng.standard_normal(x).astype(np.float32), rng.standard_normal(states).astype(np.float32)
+
+    def run(one: Stack, x: Any, states: Any) -> list[Any]:
+        outputs, last = one(x, [*states[: one.states]], mask)
+        return [outputs * mask[..., None], *last]
+
+    for one in (stack, wide):
+        run(one, *draw(0))  # makes the weights
     stack.vary_biases()
-    expected, last = stack(x, [*states[: stack.states]], mask)
+    wide.take_weights(stack)
 
     function, specs = compiled_layer(
         stack.params(), lengths, rnn_mode=mode, direction=direction, time_major=is_time_major
@@ -113,12 +127,18 @@ def test_a_layer_of_cudnn_computes_what_keras_does(mode: str, layers: int, direc
     def turned(value: Any) -> Any:
         return np.ascontiguousarray(np.swapaxes(value, 0, 1))
 
-    given = [turned(x), *states] if is_time_major else [x, *map(turned, states)]
-    output, *after = compiled(*given)
-    output = turned(output) if is_time_major else output
-    np.testing.assert_allclose(output, expected * mask[..., None], rtol=1e-5, atol=1e-6)
-    for state, wanted in zip(after[: stack.states], last, strict=True):
-        np.testing.assert_allclose(state if is_time_major else turned(state), wanted, rtol=1e-5, atol=1e-6)
+    columns: list[list[Sample]] = [[] for _ in range(1 + stack.states)]
+    for seed in range(3):
+        x, states = draw(seed)
+        eager, reference = run(stack, x, states), run(wide, x.astype(np.float64), states.astype(np.float64))
+        output, *after = compiled(*([turned(x), *states] if is_time_major else [x, *map(turned, states)]))
+        ours = [turned(output), *after] if is_time_major else [output, *map(turned, after)]
+        for column, *row in zip(columns, ours, eager, reference, strict=False):
+            column.append(Sample(*row))
+    for name, samples in zip(("outputs", "hidden", "memory"), columns, strict=False):
+        # Keras adds one bias where cuDNN adds two, each of them rounded.
+        verdict = check_output(name, samples, allowance=6e-8)
+        assert verdict.correct, str(verdict)
 
 
 @pytest.mark.parametrize("operator", ["CudnnRNN", "CudnnRNNV2"])
