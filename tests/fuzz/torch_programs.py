@@ -387,11 +387,17 @@ def _differences(
 ) -> Iterator[str]:
     if found.others != expected.others or list(map(type, found.others)) != list(map(type, expected.others)):
         yield f"numbers {found.others} instead of {expected.others}"
-    if found.tensors.keys() != expected.tensors.keys():
+    # Behind a graph break AOTAutograd gives zeros for what no result depends on, where eager mode gives nothing.
+    no_gradients = {
+        name for name, tensor in found.tensors.items() if name.startswith("gradient of ") and not tensor.any()
+    } - expected.tensors.keys()
+    if found.tensors.keys() - no_gradients != expected.tensors.keys():
         yield f"{sorted(found.tensors)} instead of {sorted(expected.tensors)}"
         return
     again = functools.cache(rounded)
     for name, tensor in found.tensors.items():
+        if name in no_gradients:
+            continue
         right = expected.tensors[name]
         fact = _facts(tensor, right)
         if fact:

@@ -420,6 +420,63 @@ def test_overlaps_are_asked_for_where_guards_have_made_numbers_of_all_sizes() ->
         assert analysis.compute_overlapping_tensors([tensor[:2], tensor[3:]], symbolic=False) == set()
 
 
+@pytest.mark.parametrize("records", [False, True], ids=["inference", "gradients"])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.unfold(0, 1, 2).fill_(2),
+        lambda x: x.unfold(0, 2, 2).mul_(3),
+        lambda x: x[1:].unfold(-1, 2, 3).select(1, 0).add_(1),
+    ],
+    ids=["gaps", "rest", "view"],
+)
+def test_what_is_written_to_windows_leaves_other_elements_as_they_are(
+    write: Callable[..., Any], dynamic: bool, records: bool
+) -> None:
+    """Seed 21000496: the functional form of a write to `unfold`'s view puts zeros where there is no window."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 1
+        write(y)
+        return y.abs()
+
+    x, other = (torch.arange(1.0, 6.0, requires_grad=records) for _ in range(2))
+    with pytest.warns(FallbackWarning, match="windows"):
+        result = torch.compile(function, backend="hidet", dynamic=dynamic)(x)
+    torch.testing.assert_close(result, function(other))
+
+
+def test_windows_that_nothing_is_written_to_are_compiled() -> None:
+    x = torch.arange(7.0)
+    compiled = torch.compile(lambda x: (x.unfold(0, 2, 3) * 2, x.mul_(2)), backend="hidet", options={"strict": True})
+    windows, _ = compiled(x)
+    assert windows.tolist() == [[0, 2], [6, 8]]
+    assert x.tolist() == [0, 2, 4, 6, 8, 10, 12]
+
+
+def test_a_guard_about_the_size_of_a_base_is_checked_in_later_calls() -> None:
+    """Seed 13000185: torch knows where such a symbol comes from, and failed to write the guard."""
+    compiled_for: list[bool] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        with compat_memory.correcting_memory_analysis(pytest.fail):
+            mode = torch._guards.TracingContext.get().fake_mode
+            assert mode is not None
+            environment: Any = mode.shape_env
+            for symbol, sources in environment.var_to_sources.items():
+                if [source.name for source in sources] == ["L['x']._base.size()[0]"]:
+                    compiled_for.append(environment.evaluate_expr(symbol * symbol >= 36))
+        return gm.forward
+
+    compiled = torch.compile(lambda x: x * 2, backend=backend, dynamic=True)
+    for rows in (7, 9, 5, 4, 8):
+        x = torch.ones(rows, 13)[1:3, :11]
+        assert torch.equal(compiled(x), x * 2)
+    assert compiled_for == [True, False]
+    assert compiled(torch.ones(2, 11)).shape == (2, 11), "no view of anything"
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_view_of_an_argument_that_another_one_is_a_view_of_has_the_gradient_of_all_its_elements() -> None:
     """Seed 1240094."""

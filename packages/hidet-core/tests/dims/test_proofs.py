@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from hidet.dims import Dim, parse_dim, product, prove_equal, prove_le, prove_lt, symbol
+from hidet.dims import (
+    Dim,
+    floordiv_unchecked,
+    mod_unchecked,
+    parse_dim,
+    product,
+    prove_equal,
+    prove_le,
+    prove_lt,
+    symbol,
+)
+from hidet.errors import SizeDivisionError
 
 SYMBOLS = {
     "s": symbol("s"),
@@ -118,3 +131,18 @@ def test_differences_beyond_the_limits_stay_unknown() -> None:
     right = product([sum((symbol(f"{letter}{index}") for index in range(40)), 0) for letter in "cd"])
     assert prove_equal(left, right) is None
     assert prove_le(left, right) is None
+
+
+def test_cases_that_a_divisor_excludes_decide_nothing() -> None:
+    """`x.unflatten(0, (-1, 3))` of two or three rows: the divisor s // 3 is taken to be positive, so that s is 3."""
+    s = symbol("s", lower=2, upper=3)
+    rows = s // 3
+    assert prove_equal(floordiv_unchecked(s, rows) * rows, s) is True
+    assert prove_equal(floordiv_unchecked(s, rows) * rows, s + 1) is False
+
+
+@pytest.mark.parametrize("divide", [floordiv_unchecked, mod_unchecked])
+@pytest.mark.parametrize("divisor", [0, symbol("s", lower=2, upper=3) - 3])
+def test_divisors_that_are_never_positive_are_refused(divide: Callable[[Dim, Dim], Dim], divisor: Dim) -> None:
+    with pytest.raises(SizeDivisionError, match="must be positive, and it is at most 0"):
+        divide(symbol("t"), divisor)

@@ -20,9 +20,11 @@ from hidet.dims import (
     divisibility,
     evaluate,
     floordiv,
+    floordiv_unchecked,
     maximum,
     minimum,
     mod,
+    mod_unchecked,
     parse_dim,
     prove_equal,
     prove_le,
@@ -38,6 +40,7 @@ SYMBOLS = (
     Symbol("d", divisor=4),
     Symbol("e", lower=6, upper=60, divisor=6),
     Symbol("f", lower=-7, upper=5),
+    Symbol("g", lower=2, upper=3),
 )
 BY_NAME = {symbol.name: symbol for symbol in SYMBOLS}
 
@@ -51,8 +54,21 @@ OPERATORS: dict[str, Binary] = {
     "floordiv": (operator.floordiv, floordiv),
     "ceildiv": (lambda x, y: -(-x // y), ceildiv),
     "mod": (operator.mod, mod),
+    "trusted floordiv": (lambda x, y: operator.floordiv(x, _trusted(y)), floordiv_unchecked),
+    "trusted mod": (lambda x, y: operator.mod(x, _trusted(y)), mod_unchecked),
 }
 DIVISIONS = ["floordiv", "ceildiv", "mod"]
+TRUSTED_DIVISIONS = ["trusted floordiv", "trusted mod"]
+
+
+class _Unfit(Exception):
+    """These values are excluded: a divisor that was taken to be positive is not."""
+
+
+def _trusted(divisor: int) -> int:
+    if divisor <= 0:
+        raise _Unfit
+    return divisor
 
 
 @dataclass(frozen=True)
@@ -105,6 +121,8 @@ def _grow(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]
 CONSTANTS = st.builds(Leaf, st.one_of(st.integers(-12, 24), st.sampled_from([2, 3, 4, 6, 8, 12])))
 NAMES = st.builds(Leaf, st.sampled_from([symbol.name for symbol in SYMBOLS]))
 POSITIVE = st.builds(Leaf, st.one_of(st.integers(1, 12), st.sampled_from(["b", "c", "e"])))
+# Divisors that may be taken to be positive, though their bounds do not tell: a // 3, c - 2.
+DIVISORS = st.builds(Tree, st.sampled_from(["floordiv", "-"]), NAMES, st.builds(Leaf, st.integers(2, 4)))
 EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(st.one_of(NAMES, CONSTANTS), _grow, max_leaves=8)
 
 
@@ -179,3 +197,31 @@ def test_provers_never_lie(
     answer = prove(*simplified(left, right))
     for binding in bindings:
         assert answer is None or relation(left.value(binding), right.value(binding)) is answer
+
+
+@pytest.mark.parametrize(
+    ("prove", "relation"),
+    [(prove_equal, operator.eq), (prove_le, operator.le), (prove_lt, operator.lt)],
+    ids=["equal", "le", "lt"],
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(one=NAMES, divisor=DIVISORS, divide=st.sampled_from(TRUSTED_DIVISIONS), other=NAMES, bindings=BINDINGS)
+def test_provers_do_not_lie_about_divisors_that_are_taken_to_be_positive(
+    prove: Callable[[Dim, Dim], bool | None],
+    relation: Callable[[int, int], bool],
+    one: Expression,
+    divisor: Expression,
+    divide: str,
+    other: Expression,
+    bindings: list[dict[str, int]],
+) -> None:
+    """An equality is tried for every remainder of a symbol, some of which a divisor excludes."""
+    left = Tree("*", Tree(divide, one, divisor), divisor)
+    assume(bounds(divisor.dim())[1] not in (-1, 0))
+    answer = prove(left.dim(), other.dim())
+    for binding in bindings:
+        try:
+            holds = relation(left.value(binding), other.value(binding))
+        except _Unfit:
+            continue
+        assert answer is None or holds is answer

@@ -24,7 +24,7 @@ from hidet.dims.expr import (
     multiply,
     term_divisibility,
 )
-from hidet.errors import ShapeError
+from hidet.errors import ShapeError, SizeDivisionError
 
 MAX_DIVISION_STEPS = 64
 
@@ -36,7 +36,11 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def floordiv_unchecked(a: Dim, b: Dim) -> Dim:
-    """floordiv for a divisor that is known to be positive, whether or not its bounds show it."""
+    """floordiv for a divisor that is known to be positive, whether or not its bounds show it.
+
+    Raises SizeDivisionError when its bounds show that it never is.
+    """
+    _require_possible(a, b, "floordiv")
     if isinstance(b, int):
         if isinstance(a, int):
             return a // b
@@ -73,7 +77,11 @@ def mod(a: Dim, b: Dim) -> Dim:
 
 
 def mod_unchecked(a: Dim, b: Dim) -> Dim:
-    """mod for a divisor that is known to be positive, whether or not its bounds show it."""
+    """mod for a divisor that is known to be positive, whether or not its bounds show it.
+
+    Raises SizeDivisionError when its bounds show that it never is.
+    """
+    _require_possible(a, b, "mod")
     if isinstance(b, int):
         if isinstance(a, int):
             return a % b
@@ -84,6 +92,15 @@ def mod_unchecked(a: Dim, b: Dim) -> Dim:
         if constant is not None:
             return add(candidate, multiply(b, -constant))
     return atom_dim(Mod(rest, b))
+
+
+def _require_possible(a: Dim, b: Dim, operation: str) -> None:
+    upper = bounds(b)[1]
+    if upper is not None and upper < 1:
+        raise SizeDivisionError(
+            f"{operation}({a}, {b}): the divisor must be positive, and it is at most {upper}",
+            hint="a size that is divided by is zero for all inputs: look at the shapes that it is made of",
+        )
 
 
 def _require_positive(a: Dim, b: Dim, operation: str) -> None:

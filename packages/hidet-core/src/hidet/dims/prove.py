@@ -28,7 +28,7 @@ from hidet.dims.expr import (
     scale,
 )
 from hidet.dims.extrema import minimum
-from hidet.errors import ShapeError
+from hidet.errors import ShapeError, SizeDivisionError
 
 # How many cases of symbols' remainders one equality may try.
 MAX_CASES = 32
@@ -108,11 +108,15 @@ def _is_zero_by_cases(difference: Dim, cases: int) -> bool | None:
         upper = None if symbol.upper is None else (symbol.upper - remainder) // period
         if upper is None or lower <= upper:
             quotient = as_dim(Symbol(symbol.name, lower, upper))
-            case = reparametrize(expanded, {symbol.name: add(multiply(quotient, period), remainder)})
-            answers.add(_is_zero_by_cases(case, cases // len(remainders)))
+            try:
+                case = reparametrize(expanded, {symbol.name: add(multiply(quotient, period), remainder)})
+                answers.add(_is_zero_by_cases(case, cases // len(remainders)))
+            except SizeDivisionError:
+                # No value fits this case: a divisor that was taken to be positive (`floordiv_unchecked`) is not.
+                continue
         if None in answers or len(answers) > 1:
             return None
-    return answers.pop()
+    return answers.pop() if answers else None
 
 
 def _periods(difference: DimExpr) -> dict[Symbol, int]:

@@ -259,7 +259,7 @@ def _trace(
     compile_inference: Callable[..., Runner | FrozenRunner],
 ) -> Callable[..., Any]:
     try:
-        with compat.closing_autocast(), compat_memory.correcting_memory_analysis(_refuse_overlaps), KeepWhole():
+        with compat.closing_autocast(), compat_memory.correcting_memory_analysis(_refuse), KeepWhole():
             return compat.run_aot(
                 gm,
                 example_inputs,
@@ -277,8 +277,8 @@ def _trace(
         raise refused from error
 
 
-def _refuse_overlaps() -> None:
-    raise NeedsTorch("AOTAutograd takes arguments for apart that overlap, one of which is overwritten")
+def _refuse(reason: str) -> None:
+    raise NeedsTorch(reason)
 
 
 def _run_in_torch(gm: fx.GraphModule, nodes: Sequence[EagerNode], options: Options) -> Callable[..., Any]:

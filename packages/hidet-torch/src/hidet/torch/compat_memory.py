@@ -17,13 +17,22 @@ from typing import Any
 
 import torch
 from hidet.torch import compat
+from torch.utils._pytree import tree_leaves
 
 
 @contextmanager
-def correcting_memory_analysis(tell_overlap: Callable[[], None]) -> Iterator[None]:
-    """A context for traces of AOTAutograd. tell_overlap: called when arguments that overlap are taken for apart."""
-    with _telling_overlaps(tell_overlap), _rebuilding_views_of_bases(), _keeping_strides():
-        yield
+def correcting_memory_analysis(refuse: Callable[[str], None]) -> Iterator[None]:
+    """A context for traces of AOTAutograd. refuse: called with the reason where what it makes of a graph is wrong."""
+    with (
+        _telling_overlaps(refuse),
+        _telling_writes_to_windows(refuse),
+        _rebuilding_views_of_bases(),
+        _keeping_strides(),
+    ):
+        try:
+            yield
+        finally:  # Guards stay where the graph is left to torch.
+            _name_symbols_of_guards()
 
 
 @contextmanager
@@ -38,7 +47,7 @@ def _patched(owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -
 
 
 @contextmanager
-def _telling_overlaps(tell: Callable[[], None]) -> Iterator[None]:
+def _telling_overlaps(tell: Callable[[str], None]) -> Iterator[None]:
     """A context in which `tell` is called when AOTAutograd is about to take arguments for apart that overlap.
 
     Of two matrices with equal strides torch asks whether rows of the second end before the next row of the first
@@ -53,7 +62,7 @@ def _telling_overlaps(tell: Callable[[], None]) -> Iterator[None]:
             found = known(tensors, symbolic=symbolic or had_symbols)
             apart = [tensor for number, tensor in enumerate(tensors) if number not in found]
             if any(_rows_meet(*sorted(pair, key=torch.Tensor.storage_offset)) for pair in combinations(apart, 2)):
-                tell()
+                tell("AOTAutograd takes arguments for apart that overlap, one of which is overwritten")
             return found
 
         return compute_overlapping_tensors
@@ -99,6 +108,34 @@ def _rebuilding_views_of_bases() -> Iterator[None]:
 
 
 @contextmanager
+def _telling_writes_to_windows(tell: Callable[[str], None]) -> Iterator[None]:
+    """A context in which `tell` is called when something is written to what `unfold` gave, or to a view of it.
+
+    In the traced graph the tensor that `unfold` was called on has zeros then where no window is.
+    """
+
+    def telling(known: Callable[..., Any]) -> Callable[..., Any]:
+        def __torch_dispatch__(
+            self: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+        ) -> Any:
+            result = known(self, func, types, args, kwargs)
+            if isinstance(func, torch._ops.OpOverload) and (func.is_view or func._schema.is_mutable):
+                is_of_windows = func is torch.ops.aten.unfold.default or any(
+                    getattr(value, "_is_of_windows", False) for value in tree_leaves((args, kwargs))
+                )
+                if is_of_windows and func._schema.is_mutable:
+                    tell("a write to windows, the views of unfold, would overwrite what lies between them")
+                for made in tree_leaves(result) if is_of_windows else ():
+                    made._is_of_windows = True
+            return result
+
+        return __torch_dispatch__
+
+    with _patched(_functional_mode(), "__torch_dispatch__", telling):
+        yield
+
+
+@contextmanager
 def _keeping_strides() -> Iterator[None]:
     """A context in which what an operator in place writes keeps its strides in the traced graph.
 
@@ -118,9 +155,12 @@ def _keeping_strides() -> Iterator[None]:
 
         return __torch_dispatch__
 
-    functional = import_module("torch._subclasses.functional_tensor")
-    with _patched(functional.FunctionalTensorMode, "__torch_dispatch__", keeping):
+    with _patched(_functional_mode(), "__torch_dispatch__", keeping):
         yield
+
+
+def _functional_mode() -> Any:
+    return import_module("torch._subclasses.functional_tensor").FunctionalTensorMode
 
 
 @cache
@@ -151,3 +191,32 @@ def _is_row_major(tensor: torch.Tensor) -> bool:
         return False
     counted = [stride for extent, stride in zip(shape, strides, strict=True) if extent != 1 and stride is not None]
     return counted == sorted(counted, reverse=True)
+
+
+def _name_symbols_of_guards() -> None:
+    """Let dynamo know where the symbols of guards come from that are sizes of no argument, but of a base of one.
+
+    Torch knows it, and fails (`sources must not be empty`) where it is to write the guard.
+    """
+    context = torch._guards.TracingContext.try_get()
+    environment: Any = context and context.fake_mode and context.fake_mode.shape_env
+    tracked = environment and environment.tracked_fakes
+    if tracked is None:
+        return
+    known = set().union(*(_symbols(entry.fake) for entry in tracked))
+    for guard in environment.guards:
+        if guard.expr.free_symbols <= known:
+            continue
+        for symbol in sorted(environment.simplify(guard.expr).free_symbols - known, key=str):
+            known.add(symbol)
+            for source in environment.var_to_sources.get(symbol, ())[:1]:
+                hint = compat.expression_hint(environment, symbol)
+                size = environment.create_symintnode(symbol, hint=hint, source=source)
+                tracked.append(type(tracked[0])(size, source, None))
+
+
+def _symbols(traced: Any) -> set[Any]:
+    """Those that are sizes, strides or the place of a tensor, or a number."""
+    is_tensor = isinstance(traced, torch.Tensor)
+    numbers = (*traced.shape, *traced.stride(), traced.storage_offset()) if is_tensor else (traced,)
+    return {number.node.expr for number in numbers if isinstance(number, torch.SymInt)}
