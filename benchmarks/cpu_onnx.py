@@ -25,8 +25,9 @@ from benchmarks.models import MODELS as TORCH_MODELS
 from benchmarks.options import names_from, report_console, thread_counts
 from benchmarks.results import geometric_mean
 from hidet.cli.timing import Latency, measure_alternately
-from hidet.onnx.bench import largest_difference, onnxruntime_run
+from hidet.onnx.bench import onnxruntime_run
 from hidet.onnx.runner import OnnxRunner
+from hidet.report.bench_command import largest_difference
 from tests.models.onnx_export import exported_model
 from tests.models.onnx_models import LANGUAGE_SIZES, ONNX_MODELS, Arrays, MaskedModel, masked_tokens
 

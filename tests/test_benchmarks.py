@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ from hidet.cli.timing import Latency, measure_alternately
 def _row(model: str = "m", peak_around: float = 1e9, **milliseconds: float) -> Row:
     latencies = {system: Latency(value / 1e3, value / 1e3, 3) for system, value in milliseconds.items()}
     return Row(model, "", 1, 1_000_000, latencies, {}, {}, peak=1e9, peak_around=peak_around)
+
+
+BENCHMARKS = sorted((Path(__file__).resolve().parents[1] / "benchmarks").glob("[!_]*.py"))
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=[path.stem for path in BENCHMARKS])
+def test_every_benchmark_finds_what_it_imports(path: Path) -> None:
+    import_module(f"benchmarks.{path.stem}")
 
 
 def test_declared_operations_are_those_that_torch_counts() -> None:
