@@ -1,13 +1,14 @@
 """What happens to a tile of accumulators before it is stored: bias, conversion and the operators behind an anchor.
 
 The tile lies in a small buffer, row after row. Each row is finished with SIMD vectors along its columns where every
-operand lies one element apart along them (or is the same for all); otherwise element by element.
+operand lies one element apart along them (or is the same for all); otherwise element by element. Vectors are finished
+in all rows, one after the other, where rows share operands, such as a bias.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
@@ -65,6 +66,7 @@ class _Offset:
     column_stride: Expr
     is_unit: bool
     is_uniform: bool
+    is_same_for_rows: bool
 
     def at(self, coordinates: Sequence[Expr], column: Expr) -> Expr:
         return build.flatten(coordinates, self.strides) + column * self.column_stride + self.start
@@ -140,20 +142,33 @@ class _Output:
             self.scope.size(stride, "stride"),
             is_unit=stride == 1,
             is_uniform=stride == 0,
+            is_same_for_rows=all(affine.coefficient(axis) == 0 for axis in self.coordinates),
         )
 
     def store(self, k: IRBuilder, tile: FinishedTile) -> None:
         if not self.target.is_unit:
             with k.for_range("column", tile.columns) as column, k.for_range("row", tile.rows, kind="vectorize") as row:
-                self._decode(k, tile.first_row + row)
-                self._element(k, tile, tile.buffer_start + row * self.shape.columns, column)
+                self._element(k, self._from_row(k, tile, row), column)
             return
-        with k.for_range("row", tile.rows) as row:
-            self._decode(k, tile.first_row + row)
-            start = tile.buffer_start + row * self.shape.columns
-            if not self._vectors(k, tile, start):
+        if self._shares_columns() and self._vectors(k, tile, is_tall=True):
+            return
+        with k.for_range("row", tile.rows) as number:
+            rest = self._from_row(k, tile, number)
+            if not self._vectors(k, rest, is_tall=False):
                 with k.for_range("column", tile.columns, kind="vectorize") as column:
-                    self._element(k, tile, start, column)
+                    self._element(k, rest, column)
+
+    def _shares_columns(self) -> bool:
+        """Whether rows are found without division, and vectors of an operand are the same for all of them, so that they
+        need to be read once a tile."""
+        return len(self.coordinates) == 1 and any(
+            offset.is_unit and offset.is_same_for_rows for offset in self.offsets.values()
+        )
+
+    def _from_row(self, k: IRBuilder, tile: FinishedTile, row: Expr) -> FinishedTile:
+        """The tile from this row of it on, with the coordinates of the row."""
+        self._decode(k, tile.first_row + row)
+        return replace(tile, first_row=tile.first_row + row, buffer_start=tile.buffer_start + row * self.shape.columns)
 
     def _decode(self, k: IRBuilder, row: Expr) -> None:
         """Coordinates of a row: the number itself, or its digits in the extents of several axes."""
@@ -165,32 +180,42 @@ class _Output:
                 k.declare(axis, build.binary("rem", rest, extent))
                 rest = build.binary("truncdiv", rest, extent)
 
-    def _vectors(self, k: IRBuilder, tile: FinishedTile, start: Expr) -> bool:
-        """A loop over the vectors of a row, and over what remains after them; False when there is no vector form."""
+    def _vectors(self, k: IRBuilder, tile: FinishedTile, *, is_tall: bool) -> bool:
+        """A loop over the vectors of a row, and over what remains after them; False when there is no vector form.
+
+        is_tall: in all rows of the tile, and not in the first alone, whose coordinates are known.
+        """
         lanes, number, one = self.shape.lanes, build.size_var("vector"), IRBuilder()
-        first = number * lanes
         has_rest = tile.is_ragged and not self.shape.has_masks
-        mask = leading_lanes(one, tile.columns - first, lanes) if tile.is_ragged and not has_rest else None
-        if not self._vector(one, tile, start, first, mask):
+        is_masked = tile.is_ragged and not has_rest
+        first = number * lanes
+        mask = leading_lanes(one, tile.columns - first, lanes) if is_masked else None
+
+        def in_rows(k: IRBuilder, store: Callable[[FinishedTile], bool]) -> bool:
+            if not is_tall:
+                return store(tile)
+            with k.for_range("row", tile.rows) as row:
+                return store(self._from_row(k, tile, row))
+
+        if not in_rows(one, lambda tile: self._vector(one, tile, first, mask)):
             return False
-        covered = tile.columns if mask is None else tile.columns + (lanes - 1)
-        count = build.binary("truncdiv", covered, build.index(lanes))
+        count = build.binary("truncdiv", tile.columns + (lanes - 1) if is_masked else tile.columns, build.index(lanes))
         with k.loop(number, count):
             k.emit(one.body)
         if has_rest:
             done = count * lanes
             with k.for_range("column", tile.columns - done) as column:
-                self._element(k, tile, start, done + column)
+                in_rows(k, lambda tile: self._element(k, tile, done + column))
         return True
 
-    def _vector(self, k: IRBuilder, tile: FinishedTile, start: Expr, first: Expr, mask: Expr | None) -> bool:
-        """Store the vector from column `first` of the tile on; False when there is no vector form."""
+    def _vector(self, k: IRBuilder, tile: FinishedTile, first: Expr, mask: Expr | None) -> bool:
+        """Store the vector from column `first` of the tile's first row on; False when there is no vector form."""
         lanes = self.shape.lanes
         column = self.place.column_base + (tile.first_column + first)
 
         def leaf(node: Expr) -> Expr | None:
             if node is self.accumulator:
-                return build.load(tile.buffer, start + first, lanes=lanes)
+                return build.load(tile.buffer, tile.buffer_start + first, lanes=lanes)
             if isinstance(node, Var):
                 return None if node is self.column else node
             assert isinstance(node, Access)
@@ -210,18 +235,20 @@ class _Output:
         k.store(self.result, self.target.at(self.coordinates, column), resolved, mask)
         return True
 
-    def _element(self, k: IRBuilder, tile: FinishedTile, start: Expr, number: Expr) -> None:
+    def _element(self, k: IRBuilder, tile: FinishedTile, number: Expr) -> bool:
+        """Store column `number` of the tile's first row."""
         column = self.place.column_base + (tile.first_column + number)
 
         def read(node: IRNode) -> IRNode | None:
             if node is self.accumulator:
-                return build.load(tile.buffer, start + number)
+                return build.load(tile.buffer, tile.buffer_start + number)
             if isinstance(node, Access) and node in self.offsets:
                 return build.load(self.pointers[node.operand], self.offsets[node].at(self.coordinates, column))
             return None
 
         value = self.lowering.resolve(rewrite(self.value, read), {**self.bindings, self.column: column})
         k.store(self.result, self.target.at(self.coordinates, column), value)
+        return True
 
 
 def composed_value(task: Task, epilogue: Compute, accumulator: Expr) -> Expr:
