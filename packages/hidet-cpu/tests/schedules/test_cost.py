@@ -246,7 +246,7 @@ def test_blocks_of_attention_have_no_more_vectors_than_queries_fill(queries, vec
     assert {params.vectors for params in space_of(claim.rule, claim.match, ctx)} == vectors
 
 
-@pytest.mark.parametrize(("steps", "chunk"), [(60, 60), (88, 48), (130, 80), (1000, 80)])
+@pytest.mark.parametrize(("steps", "chunk"), [(60, 60), (88, 88), (130, 80), (1000, 96)])
 def test_steps_that_work_items_pack_are_shared_out_to_chunks_of_whole_squares(steps, chunk) -> None:
     target = make_context("cpu:znver5").target
     assert isinstance(target, CpuTarget)
@@ -255,6 +255,22 @@ def test_steps_that_work_items_pack_are_shared_out_to_chunks_of_whole_squares(st
     blocking = blocking_of(shape, extents, choose_item(shape, target.cpu.l1_bytes, extents))
     assert (blocking.taps, blocking.steps) == (1, chunk)
     assert steps % chunk == 0 or steps % chunk >= shape.lanes
+
+
+@pytest.mark.parametrize("order", ["steps", "taps", "columns"])
+@pytest.mark.parametrize("rows", [7, 60, 264])
+def test_tiles_fetch_every_line_of_the_next_chunk_a_share_each(rows, order) -> None:
+    """What tiles before the last ones fetch is no more than their share: requests would hold up the rows' loads."""
+    target = make_context("cpu:znver5").target
+    assert isinstance(target, CpuTarget)
+    shape = tile_shape(target, dtypes.f32, register_tile(target))
+    extents = Extents(1, rows, 768, 9 if order == "taps" else 1, 3072, BUFFER_ROWS, order)
+    blocking = blocking_of(shape, extents, choose_item(shape, target.cpu.l1_bytes, extents))
+    tiles, steps = -(-blocking.rows // shape.rows), blocking.taps * blocking.steps
+    lines, width = (4, steps) if order == "columns" else (steps // 16 + 1, shape.columns)
+    assert blocking.ahead_tiles == max(1, tiles // lines)
+    assert width <= blocking.ahead_tiles * blocking.ahead_step < width + blocking.ahead_tiles
+    assert blocking.ahead_step <= steps or tiles < lines
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from hidet.schedule.task import Task
 
 # Entries of the address table of one work item (32 KiB on the stack), and rows of its accumulator buffer.
 TABLE_ENTRIES = 4096
-BUFFER_ROWS = 132
+BUFFER_ROWS = 264
 
 
 def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape, blocking: Blocking) -> None:
@@ -136,7 +136,17 @@ class _Item:
         sizes = SumSizes(n.taps, n.run, n.chunk_taps, n.chunk_steps)
         self.reader: PanelReader
         if isinstance(gemm.right, StridedColumns):
-            self.reader = ChunkPacker(scope, gemm.right, shape, self.problem, sizes, n.columns, blocking.most_steps)
+            self.reader = ChunkPacker(
+                scope,
+                gemm.right,
+                shape,
+                self.problem,
+                sizes,
+                n.columns,
+                blocking.most_steps,
+                n.ahead_tiles,
+                n.ahead_step,
+            )
         else:
             self.reader = PackedReader(scope, gemm.right, shape, self.problem, sizes, n.ahead_tiles, n.ahead_step)
         self.functions = tile_functions(
@@ -221,7 +231,7 @@ class _Item:
     def _multiply(self, k: IRBuilder) -> None:
         """One call of the function of the tile's size."""
         n = self.n
-        ahead, ahead_step = self.reader.ahead(self.tile)
+        ahead, ahead_step, ahead_rate = self.reader.ahead(self.tile)
         arguments = TileArguments(
             table=build.address(self.table, self.first_tap * n.block_rows + self.tile * self.shape.rows),
             table_stride=n.block_rows,
@@ -232,8 +242,9 @@ class _Item:
             panel=self.reader.panel(self.here),
             panel_stride=self.reader.vector_stride,
             run=self.reader.run,
-            ahead=ahead - self.first_step * ahead_step,
+            ahead=ahead,
             ahead_step=ahead_step,
+            ahead_rate=ahead_rate,
             buffer=build.address(self.buffer, self.buffer_start),
             continued=self.chunk > 0,
         )

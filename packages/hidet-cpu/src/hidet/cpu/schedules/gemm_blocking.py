@@ -21,7 +21,9 @@ _MULTIPLY_ADDS = {512: 90.0, 256: 45.0, 128: 22.0}
 _BYTES = 12.0
 # Part of the first-level cache that a piece of a panel may take; rows stream through the rest, and, where work items
 # pack it, what it is packed from: then it takes more only for steps that are too few to hide how a chunk begins.
-_L1_SHARE, _L1_SHARE_PACKED, _FEWEST_PACKED_STEPS = 2 / 3, 1 / 3, 80
+_L1_SHARE, _L1_SHARE_PACKED, _FEWEST_PACKED_STEPS = 2 / 3, 1 / 2, 80
+# Bytes that one access to memory brings into the cache.
+LINE_BYTES = 64
 # Products that are summed in one accumulator before they are added to the rest, at most: the rounding error of a long
 # sum then grows with the number of chunks.
 _MOST_STEPS = 256
@@ -43,7 +45,8 @@ class Blocking:
         panel stays in the first-level cache meanwhile.
     buffer_step: elements between the buffers of neighbouring tiles; 0 when one chunk is the whole sum.
     ahead_tiles, ahead_step: how the next chunk of the panel is fetched meanwhile: so many tiles share one vector's part
-        of it, and at each step go on by so many elements.
+        of it, and at each step go on by so many elements. Where it is to be packed, so many tiles share one cache line
+        of all columns (of all steps where columns are neighbours), and each fetches that of so many of these.
     most_steps: no chunk has more taps * steps.
     nanoseconds: estimated time of one work item.
     """
@@ -139,7 +142,7 @@ def blocking_of(shape: TileShape, extents: Extents, item: Item) -> Blocking:
                 chunk_steps = shape.lanes * _ceil(_ceil(run, _ceil(run, chunk_steps)), shape.lanes)
     tile_ns, panel_ns = _times(shape, extents)
     column_ns = max(tiles * tile_ns, panel_ns if tiles >= extents.tiles(shape) else 0.0)
-    ahead_tiles = _ceil(tiles, shape.vectors)
+    ahead_tiles, ahead_step = _shares_ahead(shape, extents, tiles, _known(chunk_taps) * _known(chunk_steps))
     is_whole = chunk_taps == taps and chunk_steps == run
     return Blocking(
         rows=tiles * shape.rows,
@@ -149,10 +152,22 @@ def blocking_of(shape: TileShape, extents: Extents, item: Item) -> Blocking:
         buffer_step=0 if is_whole else shape.rows * shape.columns,
         ahead_tiles=ahead_tiles,
         # With a single tile, fetching the next panel would only hold up this one.
-        ahead_step=_ceil(shape.lanes, ahead_tiles) if tiles > 1 else 0,
+        ahead_step=ahead_step if tiles > 1 else 0,
         most_steps=2 * _ceil(most_steps, 2),
         nanoseconds=max(1, int(item.groups * column_ns)),
     )
+
+
+def _shares_ahead(shape: TileShape, extents: Extents, tiles: int, steps: int) -> tuple[int, int]:
+    """`ahead_tiles` and `ahead_step` of a work item with so many tiles of rows. steps: of a chunk, with its taps."""
+    if extents.order is None:
+        shared = _ceil(tiles, shape.vectors)
+        return shared, _ceil(shape.lanes, shared)
+    line = LINE_BYTES // shape.dtype.nbytes
+    is_across = extents.order == "columns"
+    lines = _ceil(shape.columns, line) if is_across else steps // line + 1
+    shared = max(1, tiles // lines)
+    return shared, _ceil(steps if is_across else shape.columns, shared)
 
 
 def _times(shape: TileShape, extents: Extents) -> tuple[float, float]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hidet import dims
-from hidet.cpu.schedules.gemm_tile import TileShape
+from hidet.cpu.schedules.gemm_blocking import LINE_BYTES
+from hidet.cpu.schedules.gemm_tile import AHEAD_STEPS, TileShape
 from hidet.cpu.schedules.pack import Axis, Order, axes_offset
 from hidet.cpu.schedules.transpose_tile import panel_square_function
 from hidet.dims import Dim
@@ -27,8 +28,6 @@ from hidet.schedule.lowering import KernelScope
 ProblemOffset = Callable[[KernelScope, Expr], Expr]
 """Elements from the first problem's columns to those of a problem, by its number."""
 
-# Bytes that one access to memory brings into the cache.
-_LINE_BYTES = 64
 # More rows than this are several work items, which would all pack the same columns.
 _MOST_ROWS = 512
 # A chunk with all taps of more than these would not stay in the cache.
@@ -140,8 +139,8 @@ class PanelReader(Protocol):
     def panel(self, chunk: ChunkPlace) -> Expr:
         """Where step 0 of the chunk's first tap lies, or would."""
 
-    def ahead(self, tile: Expr) -> tuple[Expr, Expr]:
-        """Where the tile with this number begins to fetch, and how many elements each step goes on."""
+    def ahead(self, tile: Expr) -> tuple[Expr, Expr, Expr]:
+        """`ahead`, `ahead_step` and `ahead_rate` of `TileArguments` for the tile with this number."""
 
 
 class PackedReader:
@@ -181,17 +180,18 @@ class PackedReader:
             + chunk.first_tap * self.run * self.shape.lanes
         )
 
-    def ahead(self, tile: Expr) -> tuple[Expr, Expr]:
+    def ahead(self, tile: Expr) -> tuple[Expr, Expr, Expr]:
         """So many tiles share one vector's part of the chunk."""
         vector = build.binary("truncdiv", tile, self._ahead_tiles)
         share = build.binary("rem", tile, self._ahead_tiles) * (self.sizes.chunk_taps * self.sizes.chunk_steps)
-        return self._next + (vector * self.vector_stride + share * self._ahead_step), self._ahead_step
+        first = vector * self.vector_stride + share * self._ahead_step
+        return self._next + first, self._ahead_step, build.index(AHEAD_STEPS)
 
 
 class ChunkPacker:
     """Packs chunks of strided columns into a buffer of the work item, [vector][tap][k][lane].
 
-    most: taps * steps of a chunk, at most.
+    most: taps * steps of a chunk, at most. ahead_*: see `Blocking`.
     """
 
     def __init__(
@@ -203,6 +203,8 @@ class ChunkPacker:
         sizes: SumSizes,
         column_count: Expr,
         most: int,
+        ahead_tiles: Expr,
+        ahead_step: Expr,
     ) -> None:
         self.shape, self.columns, self.order = shape, columns, columns.order
         self.scope, self.column_count = scope, column_count
@@ -213,7 +215,8 @@ class ChunkPacker:
         self.vector_stride = sizes.chunk_taps * sizes.chunk_steps * shape.lanes
         self.source = scope.pointer("columns", columns.pointer.dtype)
         self.start = columns.offset(scope, problem)
-        self._next = Var("ahead", self.source.type)
+        self._ahead_tiles, self._ahead_step = ahead_tiles, ahead_step
+        self._next, self._rate = Var("ahead", self.source.type), build.size_var("rate")
         self.buffer = Var("panel_chunk", BufferType(shape.dtype, (build.index(most * shape.columns),), space="local"))
         self.column_stride = scope.size(columns.column, "column_stride")
         self.step_stride = scope.size(columns.step, "step_stride")
@@ -248,24 +251,24 @@ class ChunkPacker:
         first_ahead = self.start + following.group * self.shape.columns * self.column_stride
         place = first_ahead + self._tap(following.first_tap) + following.first_step * self.step_stride
         k.declare(self._next, build.address(self.source, place))
+        count = build.maximum(self.chunk_taps * self.chunk_steps, build.index(1))
+        k.declare(self._rate, build.binary("truncdiv", self._ahead_step * AHEAD_STEPS, count))
 
     def panel(self, chunk: ChunkPlace) -> Expr:
         """The buffer, whose step 0 is the chunk's first one."""
         return build.address(self.buffer, build.index(0)) - chunk.first_step * self.shape.lanes
 
-    def ahead(self, tile: Expr) -> tuple[Expr, Expr]:
-        """Tiles share out the cache lines that a chunk's steps lie in; each step fetches one column's line."""
-        line = max(1, _LINE_BYTES // self.columns.pointer.dtype.nbytes)
-        if self.order == "columns":
-            number = build.minimum(tile, build.index(self.shape.columns // line))
-            return self._next + number * line, self.step_stride
-        count = self.chunk_taps * self.chunk_steps
-        parts = build.binary("truncdiv", build.index(self.shape.columns - 1), count) + 1
-        number = build.minimum(
-            build.binary("truncdiv", tile, parts), build.binary("truncdiv", count, build.index(line))
-        )
-        part = build.binary("rem", tile, parts) * count * self.column_stride
-        return self._next + (number * line + part), self.column_stride
+    def ahead(self, tile: Expr) -> tuple[Expr, Expr, Expr]:
+        """So many tiles share one cache line of all columns, or of all steps where columns are neighbours.
+
+        Lines are asked for one by one over all tiles: the few requests that a core may have on the way would hold up
+        the rows' own loads.
+        """
+        line = max(1, LINE_BYTES // self.columns.pointer.dtype.nbytes)
+        number = build.binary("truncdiv", tile, self._ahead_tiles)
+        share = build.binary("rem", tile, self._ahead_tiles) * self._ahead_step
+        stride = self.step_stride if self.order == "columns" else self.column_stride
+        return self._next + (number * line + share * stride), stride, self._rate
 
     def _pack_vector(self, k: IRBuilder, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> None:
         if self.order == "taps":

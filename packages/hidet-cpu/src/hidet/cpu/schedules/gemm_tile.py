@@ -98,6 +98,11 @@ def tile_shape(target: CpuTarget, dtype: DType, tile: RegisterTile | None = None
     return TileShape(tile.rows, tile.vectors, lanes, dtype, target.cpu.has("avx512bw"))
 
 
+_AHEAD_BITS = 16
+AHEAD_STEPS = 1 << _AHEAD_BITS
+"""Steps in which a tile moves on by `ahead_rate` times what it fetches at once: a rate below one is a fraction."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TileArguments:
     """What a tile function is called with, in order; also its parameters.
@@ -107,7 +112,8 @@ class TileArguments:
     step: distance in elements between steps in a row.
     panel, panel_stride: packed vectors of the first tap, elements between vectors of the same step.
     run: steps between taps in the panel.
-    ahead, ahead_step: what to fetch into the cache meanwhile, and how far that moves on at each step.
+    ahead, ahead_step, ahead_rate: what to fetch into the cache meanwhile, and how far that moves on: `ahead_step`
+        elements, `ahead_rate` times in AHEAD_STEPS steps, of which it is no more than that.
     buffer: accumulators of the tile, row after row.
     continued: whether the buffer holds an earlier part of the sum, to be added to.
     """
@@ -123,6 +129,7 @@ class TileArguments:
     run: Expr
     ahead: Expr
     ahead_step: Expr
+    ahead_rate: Expr
     buffer: Expr
     continued: Expr
 
@@ -232,6 +239,7 @@ def _tile_function(
         run=Var("run", index),
         ahead=Var("ahead", ahead),
         ahead_step=Var("ahead_step", index),
+        ahead_rate=Var("ahead_rate", index),
         buffer=Var("buffer", PointerType(shape.dtype, "local")),
         continued=Var("continued", dtypes.boolean),
     )
@@ -260,11 +268,12 @@ def _multiply(
         entries = [build.load(arguments.table, tap * arguments.table_stride + i) for i in range(rows)]
         pointers = k.let_each("row", (Bitcast(entry, PointerType(element)) for entry in entries))
         panel = k.let("panel_tap", arguments.panel + tap * arguments.run * shape.lanes)
-        ahead = k.let("ahead_tap", arguments.ahead + tap * arguments.run * arguments.ahead_step)
+        done = k.let("done", tap * arguments.run - arguments.first_step)
         with k.for_range("step", arguments.steps, arguments.first_step, unroll) as step:
             for unrolled in range(unroll):
                 at = step + unrolled
-                k.run(call_intrinsic(PREFETCH, ahead + at * arguments.ahead_step))
+                times = build.binary("shr", (done + at) * arguments.ahead_rate, build.index(_AHEAD_BITS))
+                k.run(call_intrinsic(PREFETCH, arguments.ahead + times * arguments.ahead_step))
                 _multiply_step(k, shape, accumulators, pointers, stride, panel, arguments.panel_stride, at)
     places = [
         (acc, i * shape.columns + j * shape.lanes) for i, row in enumerate(accumulators) for j, acc in enumerate(row)
