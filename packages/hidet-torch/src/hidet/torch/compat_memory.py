@@ -7,7 +7,7 @@ of an argument is made outside of the graph, by the same steps or by its place i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -119,14 +119,13 @@ def _telling_writes_to_windows(tell: Callable[[str], None]) -> Iterator[None]:
             self: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
         ) -> Any:
             result = known(self, func, types, args, kwargs)
-            if isinstance(func, torch._ops.OpOverload) and (func.is_view or func._schema.is_mutable):
-                is_of_windows = func is torch.ops.aten.unfold.default or any(
-                    getattr(value, "_is_of_windows", False) for value in tree_leaves((args, kwargs))
-                )
-                if is_of_windows and func._schema.is_mutable:
-                    tell("a write to windows, the views of unfold, would overwrite what lies between them")
-                for made in tree_leaves(result) if is_of_windows else ():
-                    made._is_of_windows = True
+            if any(getattr(value, "_is_of_windows", False) for value in _written(func, args, kwargs or {})):
+                tell("a write to windows, the views of unfold, would overwrite what lies between them")
+            if func is torch.ops.aten.unfold.default or (
+                getattr(func, "is_view", False) and getattr(args[0], "_is_of_windows", False)
+            ):
+                for view in tree_leaves(result):
+                    view._is_of_windows = True
             return result
 
         return __torch_dispatch__
@@ -171,10 +170,25 @@ def _out_of_place(func: Any) -> Any:
     if not isinstance(func, torch._ops.OpOverload) or not name.startswith("aten.") or {*func.tags} & _KEEPS_STRIDES:
         return None
     operator, _, overload = name.removeprefix("aten.").partition(".")
-    written = [number for number, argument in enumerate(func._schema.arguments) if argument.is_write]
-    if written != [0] or not operator.endswith("_") or operator == "copy_":
+    numbers = [number for number, _ in _places_written(func)]
+    if numbers != [0] or not operator.endswith("_") or operator == "copy_":
         return None
     return getattr(getattr(torch.ops.aten, operator[:-1], None), overload, None)
+
+
+@cache
+def _places_written(func: torch._ops.OpOverload) -> tuple[tuple[int, str], ...]:
+    """Numbers and names of the arguments that an operator writes into."""
+    arguments = enumerate(func._schema.arguments)
+    return tuple((number, argument.name) for number, argument in arguments if argument.is_write)
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The tensors that a call writes into."""
+    if not isinstance(func, torch._ops.OpOverload):
+        return []
+    places = _places_written(func)
+    return tree_leaves([args[number] if number < len(args) else kwargs.get(name) for number, name in places])
 
 
 _KEEPS_STRIDES = {torch.Tag.pointwise, torch.Tag.inplace_view}
@@ -201,7 +215,7 @@ def _name_symbols_of_guards() -> None:
     context = torch._guards.TracingContext.try_get()
     environment: Any = context and context.fake_mode and context.fake_mode.shape_env
     tracked = environment and environment.tracked_fakes
-    if tracked is None:
+    if not tracked:
         return
     known = set().union(*(_symbols(entry.fake) for entry in tracked))
     for guard in environment.guards:
