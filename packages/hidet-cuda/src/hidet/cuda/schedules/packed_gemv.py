@@ -122,7 +122,7 @@ def packed_gemv_kernel(
     """
     k, block = IRBuilder(), build.size_var("block")
     _Kernel(k, a, b, c, rows, tiling, block).write(epilogue)
-    # Else the assembler takes so many registers to begin the last step early that few blocks fit.
+    # Else the assembler takes so many registers to begin the last part early that few blocks fit.
     resident = _RESIDENT_THREADS // (tiling.tiles * tiling.threads)
     attributes = (("min_blocks", max(1, resident)),) if b.is_aligned else ()
     return Function(name, (), k.body, "kernel", (block,), attributes=attributes)
