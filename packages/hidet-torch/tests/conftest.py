@@ -39,7 +39,6 @@ def _own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 @pytest.fixture(autouse=True)
 def _fresh_dynamo() -> None:
     torch._dynamo.reset()
-    torch.manual_seed(0)
 
 
 def aten_graph(function: Callable[..., Any], *inputs: torch.Tensor) -> fx.GraphModule:

@@ -176,11 +176,14 @@ def test_equal_sizes_hash_alike_and_have_the_same_values(
     assert hash(swapped) == hash(straight)
 
 
-@pytest.mark.parametrize(
+EVERY_PROVER = pytest.mark.parametrize(
     ("prove", "relation"),
     [(prove_equal, operator.eq), (prove_le, operator.le), (prove_lt, operator.lt)],
     ids=["equal", "le", "lt"],
 )
+
+
+@EVERY_PROVER
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(one=EXPRESSIONS, other=EXPRESSIONS, shared=EXPRESSIONS, combine=st.sampled_from(["+", "*"]), bindings=BINDINGS)
 def test_provers_never_lie(
@@ -199,11 +202,7 @@ def test_provers_never_lie(
         assert answer is None or relation(left.value(binding), right.value(binding)) is answer
 
 
-@pytest.mark.parametrize(
-    ("prove", "relation"),
-    [(prove_equal, operator.eq), (prove_le, operator.le), (prove_lt, operator.lt)],
-    ids=["equal", "le", "lt"],
-)
+@EVERY_PROVER
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(one=NAMES, divisor=DIVISORS, divide=st.sampled_from(TRUSTED_DIVISIONS), other=NAMES, bindings=BINDINGS)
 def test_provers_do_not_lie_about_divisors_that_are_taken_to_be_positive(
