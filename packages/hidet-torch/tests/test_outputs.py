@@ -428,13 +428,16 @@ def test_overlaps_are_asked_for_where_guards_have_made_numbers_of_all_sizes() ->
         lambda x: x.unfold(0, 1, 2).fill_(2),
         lambda x: x.unfold(0, 2, 2).mul_(3),
         lambda x: x[1:].unfold(-1, 2, 3).select(1, 0).add_(1),
+        lambda x: x.as_strided((3, 2), (1, 1))[:, 1].add_(1),
+        lambda x: x.as_strided((3,), (0,), 1)[1].add_(1),
     ],
-    ids=["gaps", "rest", "view"],
+    ids=["gaps", "rest", "view", "strides", "one element"],
 )
 def test_what_is_written_to_windows_leaves_other_elements_as_they_are(
     write: Callable[..., Any], dynamic: bool, records: bool
 ) -> None:
-    """Seed 21000496: the functional form of a write to `unfold`'s view puts zeros where there is no window."""
+    """Seed 21000496: the functional form of a write to `unfold`'s view puts zeros where there is no window. Seed
+    31005247: that of a write to a part of a view whose elements meet writes the rest of the view."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         y = x * 1

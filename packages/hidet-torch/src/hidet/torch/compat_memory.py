@@ -7,16 +7,17 @@ of an argument is made outside of the graph, by the same steps or by its place i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import combinations
 from typing import Any
 
 import torch
 from hidet.torch import compat
+from hidet.torch.fx_nodes import LIKE_FIRST, operator_name
 from torch.utils._pytree import tree_leaves
 
 
@@ -25,9 +26,10 @@ def correcting_memory_analysis(refuse: Callable[[str], None]) -> Iterator[None]:
     """A context for traces of AOTAutograd. refuse: called with the reason where what it makes of a graph is wrong."""
     with (
         _telling_overlaps(refuse),
-        _telling_writes_to_windows(refuse),
+        _correcting_functional_form(refuse),
+        _guarding_places(),
         _rebuilding_views_of_bases(),
-        _keeping_strides(),
+        _keeping_beginnings(),
     ):
         try:
             yield
@@ -84,6 +86,48 @@ def _rows_meet(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 @contextmanager
+def _guarding_places() -> Iterator[None]:
+    """A context in which dynamo compiles anew where arguments that are parts of a base lie elsewhere in it, or in
+    another one.
+
+    Their places are numbers in the traced graph. Dynamo compares sizes and strides of arguments alone.
+    """
+
+    def guarding(known: Callable[..., Any]) -> Callable[..., Any]:
+        def merge_view_inputs(config: Any, arguments: Sequence[Any], *others: Any, **options: Any) -> Any:
+            result = known(config, arguments, *others, **options)
+            sources = config.aot_autograd_arg_pos_to_source or ()
+            for argument, source, entry in zip(arguments, sources, result[2] or (), strict=False):
+                if source is not None and not isinstance(entry, int):
+                    _guard_place(argument, source)
+            return result
+
+        return merge_view_inputs
+
+    wrappers = import_module("torch._functorch._aot_autograd.runtime_wrappers")
+    with _patched(wrappers, "merge_view_inputs", guarding):
+        yield
+
+
+def _guard_place(argument: torch.Tensor, source: Any) -> None:
+    """Guard where an argument lies in its storage, and what it is a view of; without that, the storage's size.
+
+    source: how dynamo finds the argument in a call.
+    """
+    sources = import_module("torch._dynamo.source")
+    numbers = [(argument.storage_offset(), _calling(source, "storage_offset"))]
+    base, place = argument._base, sources.AttrSource(source, "_base")
+    if base is None:
+        numbers.append((argument.untyped_storage().nbytes(), _calling(_calling(source, "untyped_storage"), "nbytes")))
+    else:
+        numbers.append((base.storage_offset(), _calling(place, "storage_offset")))
+        for name, found in (("size", base.size()), ("stride", base.stride())):
+            items = _calling(place, name)
+            numbers += [(number, sources.GetItemSource(items, axis)) for axis, number in enumerate(found)]
+    _guard(numbers)
+
+
+@contextmanager
 def _rebuilding_views_of_bases() -> Iterator[None]:
     """A context in which results that are views of a part of a base are made by their place in memory.
 
@@ -108,58 +152,115 @@ def _rebuilding_views_of_bases() -> Iterator[None]:
 
 
 @contextmanager
-def _telling_writes_to_windows(tell: Callable[[str], None]) -> Iterator[None]:
-    """A context in which `tell` is called when something is written to what `unfold` gave, or to a view of it.
+def _correcting_functional_form(tell: Callable[[str], None]) -> Iterator[None]:
+    """A context in which operators that overwrite become others with the same results, or `tell` is called.
 
-    In the traced graph the tensor that `unfold` was called on has zeros then where no window is.
+    An operator in place gives a new tensor in the traced graph, which is row-major for many, as for `masked_fill`,
+    whatever is written. Its views are made by their place in memory where sizes are symbolic, and would have other
+    elements than eager mode's: what is written is copied into the argument, which keeps its strides.
     """
 
-    def telling(known: Callable[..., Any]) -> Callable[..., Any]:
+    def correcting(known: Callable[..., Any]) -> Callable[..., Any]:
         def __torch_dispatch__(
             self: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
         ) -> Any:
-            result = known(self, func, types, args, kwargs)
-            if any(getattr(value, "_is_of_windows", False) for value in _written(func, args, kwargs or {})):
-                tell("a write to windows, the views of unfold, would overwrite what lies between them")
-            if func is torch.ops.aten.unfold.default or (
-                getattr(func, "is_view", False) and getattr(args[0], "_is_of_windows", False)
-            ):
-                for view in tree_leaves(result):
-                    view._is_of_windows = True
-            return result
+            kwargs = kwargs or {}
+            _tell_writes_to_windows(func, args, kwargs, tell)
+            _keep_places(func, args, kwargs, tell)
+            function = _out_of_place(func)
+            if function is None or not isinstance(args[0], torch.Tensor) or _is_row_major(args[0]):
+                result = known(self, func, types, args, kwargs)
+                _mark_windows(func, args, result)
+                return result
+            with self:
+                return args[0].copy_(function(*args, **kwargs))
 
         return __torch_dispatch__
 
-    with _patched(_functional_mode(), "__torch_dispatch__", telling):
+    mode = import_module("torch._subclasses.functional_tensor").FunctionalTensorMode
+    with _patched(mode, "__torch_dispatch__", correcting):
         yield
+
+
+def _tell_writes_to_windows(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tell: Callable[[str], None]
+) -> None:
+    """Tell of a write to windows (`unfold`) or to a view of them: the tensor that `unfold` was called on has zeros in
+    the traced graph where no window is. Of a view whose elements meet (`as_strided`) the traced graph writes all, those
+    that were not overwritten too."""
+    for value in _written(func, args, kwargs):
+        if any(is_unfold or _meet(*layout) for is_unfold, *layout in getattr(value, "_windows", ())):
+            tell("a write to windows, views of unfold or as_strided, would overwrite other elements too")
+
+
+def _mark_windows(func: Any, args: Sequence[Any], result: Any) -> None:
+    """Let each view know of which windows it is one, and their sizes and strides."""
+    unfold, as_strided = torch.ops.aten.unfold.default, torch.ops.aten.as_strided.default
+    known = getattr(args[0], "_windows", ()) if getattr(func, "is_view", False) else ()
+    if known or func in (unfold, as_strided):
+        for view in tree_leaves(result):
+            own = ((func is unfold, view.shape, view.stride()),) if func in (unfold, as_strided) else ()
+            view._windows = (*known, *own)
+
+
+def _meet(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether two elements of a tensor may be one in memory. What symbols decide is guarded."""
+    traced = [stride if isinstance(stride, int) else compat.size_hint(stride) for stride in strides]
+    if None in traced or any(isinstance(size, torch.SymInt) and compat.size_hint(size) is None for size in shape):
+        return True
+    last: Any = 0
+    for _, stride, size in sorted(zip(traced, strides, shape, strict=True), key=lambda axis: axis[0]):  # type: ignore[arg-type, return-value]  # no None
+        if size != 1:
+            if not stride > last:
+                return True
+            last = last + (size - 1) * stride
+    return False
+
+
+_AT_PLACES = {"aten.as_strided.default": 3, "aten.as_strided_.default": 3, "aten.as_strided_scatter.default": 4}
+"""Operators that take a place in memory by its number, and which argument that is."""
+
+
+def _keep_places(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+    """Guard where all arguments of the graph begin in their storage if `func` takes a place in one by its number, and
+    tell of one in what was overwritten: in the traced graph that is a new tensor, which begins at 0."""
+    number = _AT_PLACES.get(str(func))
+    if number is None or (args[number] if number < len(args) else kwargs.get("storage_offset")) is None:
+        return
+    tracked = [entry for entry in _tracked() if isinstance(entry.fake, torch.Tensor)]
+    _guard((entry.fake.storage_offset(), _calling(entry.source, "storage_offset")) for entry in tracked)
+    stored = getattr(args[0], "elem", None)
+    if stored is not None:
+        # torch's stub knows neither name.
+        functional: Any = torch
+        functional._sync(args[0])
+        begin = functional._from_functional_tensor(stored).storage_offset()
+        if str(begin) != str(args[0].storage_offset()):
+            tell("as_strided of what was overwritten, from a place in its storage on that the traced graph lacks")
 
 
 @contextmanager
-def _keeping_strides() -> Iterator[None]:
-    """A context in which what an operator in place writes keeps its strides in the traced graph.
+def _keeping_beginnings() -> Iterator[None]:
+    """A context in which traced copies begin as far behind the beginning of their storage as eager mode's do.
 
-    There the operator gives a new tensor, which is row-major for many, as for `masked_fill`, whatever is written. Its
-    views are made by their place in memory where sizes are symbolic, and would have other elements than eager mode's.
+    Torch's cache of traced results gives those that are no views from the beginning on, where the operators that write
+    into a copy of their first operand keep its place. Places in memory (`as_strided`) go by that.
     """
 
     def keeping(known: Callable[..., Any]) -> Callable[..., Any]:
-        def __torch_dispatch__(
-            self: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+        def _cached_dispatch_impl(
+            self: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
         ) -> Any:
-            function = _out_of_place(func)
-            if function is None or not isinstance(args[0], torch.Tensor) or _is_row_major(args[0]):
-                return known(self, func, types, args, kwargs)
-            with self:
-                return args[0].copy_(function(*args, **(kwargs or {})))
+            begin = args[0].storage_offset() if operator_name(func) in LIKE_FIRST else 0
+            # A question whether a symbol is 0 would make a guard.
+            is_moved = isinstance(begin, torch.SymInt) or begin
+            return (self._dispatch_impl if is_moved else partial(known, self))(func, types, args, kwargs)
 
-        return __torch_dispatch__
+        return _cached_dispatch_impl
 
-    with _patched(_functional_mode(), "__torch_dispatch__", keeping):
+    traced = import_module("torch._subclasses.fake_tensor").FakeTensorMode
+    with _patched(traced, "_cached_dispatch_impl", keeping):
         yield
-
-
-def _functional_mode() -> Any:
-    return import_module("torch._subclasses.functional_tensor").FunctionalTensorMode
 
 
 @cache
@@ -212,9 +313,7 @@ def _name_symbols_of_guards() -> None:
 
     Torch knows it, and fails (`sources must not be empty`) where it is to write the guard.
     """
-    context = torch._guards.TracingContext.try_get()
-    environment: Any = context and context.fake_mode and context.fake_mode.shape_env
-    tracked = environment and environment.tracked_fakes
+    environment, tracked = _traced_sizes(), _tracked()
     if not tracked:
         return
     known = set().union(*(_symbols(entry.fake) for entry in tracked))
@@ -226,7 +325,42 @@ def _name_symbols_of_guards() -> None:
             for source in environment.var_to_sources.get(symbol, ())[:1]:
                 hint = compat.expression_hint(environment, symbol)
                 size = environment.create_symintnode(symbol, hint=hint, source=source)
-                tracked.append(type(tracked[0])(size, source, None))
+                _guard([(size, source)])
+
+
+def _traced_sizes() -> Any:
+    """What dynamo knows of the sizes of the graph that it traces; None outside of it, and where it knows nothing."""
+    context = torch._guards.TracingContext.try_get()
+    return context and context.fake_mode and context.fake_mode.shape_env
+
+
+def _tracked() -> list[Any]:
+    """Tensors and numbers that dynamo guards, each with where a call has it; what is added is guarded too."""
+    environment = _traced_sizes()
+    return (environment and environment.tracked_fakes) or []
+
+
+def _guard(numbers: Iterable[tuple[Any, Any]]) -> None:
+    """Let dynamo compile anew where one of these numbers is another; each comes with where a call has it."""
+    make = import_module("torch.fx.experimental.symbolic_shapes").TrackedFake
+    tracked = _tracked()
+    for number, source in numbers:
+        entry = make(number, source, None)
+        if entry not in tracked:
+            tracked.append(entry)
+
+
+def guards_places() -> bool:
+    """Whether the graph that is traced is right for arguments at some places in memory alone. All other numbers without
+    symbols are compared by dynamo by itself."""
+    return any(isinstance(entry.fake, int) for entry in _tracked())
+
+
+def _calling(source: Any, name: str) -> Any:
+    """Where a call has what a method gives. Dynamo writes no guard on a number of whose source it knows that it is a
+    property of a tensor, as it compares these itself; it does not compare all."""
+    sources = import_module("torch._dynamo.source")
+    return sources.CallFunctionNoArgsSource(sources.AttrSource(source, name))
 
 
 def _symbols(traced: Any) -> set[Any]:

@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, Wrapp
 from typing import Any
 
 import torch
-from hidet.torch import compat
+from hidet.torch import compat, compat_memory
 from torch import fx
 
 
@@ -157,7 +157,7 @@ def calls_compiler_alone() -> bool:
     with the same arguments, and returns what that does, and has added no guards."""
     context = torch._guards.TracingContext.try_get()
     found: Any = None if context is None else context.fw_metadata
-    if context is None or found is None or context.guards_context.aotautograd_guards:
+    if context is None or found is None or context.guards_context.aotautograd_guards or compat_memory.guards_places():
         return False
     try:
         has_none_of = (
