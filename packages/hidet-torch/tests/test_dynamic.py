@@ -355,9 +355,14 @@ def _of_a_repeated_axis(x: torch.Tensor) -> torch.Tensor:
     return x.reshape(-1).as_strided((2, 3), (0, 1))[torch.tensor([-2])]
 
 
-@pytest.mark.parametrize("function", [_of_a_window, _of_a_diagonal, _of_a_repeated_axis])
+def _of_a_part(x: torch.Tensor) -> torch.Tensor:
+    part = x.chunk(2, 0)[-1]
+    return torch.cat([part.abs(), part.split(1, 0)[0].expand_as(part)[1:]], 0)
+
+
+@pytest.mark.parametrize("function", [_of_a_window, _of_a_diagonal, _of_a_repeated_axis, _of_a_part])
 def test_an_extent_that_guards_make_one_broadcasts(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Seeds 101232, 108243 and 108945 of tests.fuzz.torch_programs."""
+    """Seeds 101232, 108243, 108945 and 31000205 of tests.fuzz.torch_programs."""
     x = torch.arange(144.0).view(6, 2, 4, 3)
     compiled = torch.compile(function, backend="hidet", dynamic=True)
     torch.testing.assert_close(compiled(x), function(x))

@@ -8,7 +8,7 @@ import pytest
 
 from hidet import dtypes
 from hidet.compute.definition import Compute
-from hidet.dims import symbol
+from hidet.dims import floordiv, symbol
 from hidet.errors import ShapeError
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.operator import define_node
@@ -164,6 +164,10 @@ def test_slice_of_a_symbolic_extent_keeps_its_bounds(operators: Any) -> None:
     assert builder.emit("slice", x, starts=(1,), stops=(None,)).tensor.shape == (s - 1,)
     assert builder.emit("slice", x, starts=(-3,), stops=(-1,)).tensor.shape == (2,)
     assert builder.emit("slice", x, starts=(0,), stops=(4,)).tensor.shape == (4,)
+    half = floordiv(s + 1, 2)
+    rest = builder.emit("slice", x, starts=(half,), stops=(s,))
+    assert rest.tensor.shape == (s - half,)
+    assert builder.emit("slice", rest, starts=(0,), stops=(1,)).tensor.shape == (1,)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,9 @@ def slice_range(extent: Dim, start: Dim | None, stop: Dim | None, step: int) -> 
 def _position(extent: Dim, position: Dim, lowest: Dim, highest: Dim) -> Dim:
     if prove_lt(position, 0):
         position = position + extent
-    return minimum(maximum(position, lowest), highest)
+    # What is proved here need not be proved of all that is made of the extent, as that it is 1.
+    position = position if prove_le(lowest, position) else maximum(position, lowest)
+    return position if prove_le(position, highest) else minimum(position, highest)
 
 
 def slice_ranges(

@@ -192,7 +192,8 @@ class TorchEmitter(Emitter):
             return value
         pairs = list(zip(value.tensor.shape, want.shape, strict=True))
         is_told = any(isinstance(got, DimExpr) and extent == 1 for got, extent in pairs)
-        return self.reshape(value, want.shape) if is_told else value
+        # Also where it is proved that they are: operators broadcast what is 1 without a proof.
+        return self.emit("reshape", value, shape=want.shape) if is_told else value
 
     def has_inferred_rank(self, value: Any) -> bool:
         """Whether what a handler made has as many axes as torch infers. Else torch is wrong: the rank of a result
