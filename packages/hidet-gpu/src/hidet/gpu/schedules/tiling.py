@@ -125,8 +125,9 @@ def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...], splits: Sequenc
 def fastest_tiling(
     extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float], splits: Sequence[int] = SPLIT_K
 ) -> Tiling:
-    """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for."""
-    return min(_tilings(extents, choices, splits), key=cycles)
+    """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for; of several the
+    one with the smallest tiles, which multiply less that nobody asked for."""
+    return min(_tilings(extents, choices, splits), key=lambda tiling: (cycles(tiling), _area(tiling)))
 
 
 def fast_tilings(
@@ -141,7 +142,12 @@ def fast_tilings(
             best[tiling.code] = time, tiling
     fastest = min(time for time, _ in best.values())
     close = [pair for pair in best.values() if pair[0] <= _CLOSE * fastest]
-    return [tiling for _, tiling in sorted(close, key=lambda pair: pair[0])]
+    return [tiling for _, tiling in sorted(close, key=lambda pair: (pair[0], _area(pair[1])))]
+
+
+def _area(tiling: Tiling) -> int:
+    """Elements of the result that a block computes."""
+    return tiling.tiles.m * tiling.tiles.n
 
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles], splits: Sequence[int]) -> Iterator[Tiling]:
