@@ -48,10 +48,11 @@ _SUM_ALLOWANCE = 4e-7
 @dataclass(frozen=True, eq=False)
 class Point:
     """A program of a case's task. knobs: the values of the space's knobs that its parameters come of, in words.
-    predicted: seconds by the cost model; None without one."""
+    predicted: seconds by the cost model; None without one. by_published: as it is before the device is measured."""
 
     knobs: str
     predicted: float | None
+    by_published: float | None
     program: Program
 
 
@@ -96,6 +97,8 @@ def points_of(case: Case, ctx: CompileContext, most: int | None) -> Points:
     claim = next(claims(measured.task, ctx, []))
     points: list[Point] = []
     failed: list[str] = []
+    # Of another machine only what is published is known.
+    elsewhere = replace(ctx, machine="another")
     words = {
         params: "; ".join(f"{name} {value}" for name, value in values.items())
         for values, params in space_of(claim.rule, claim.match, ctx).points()
@@ -106,9 +109,8 @@ def points_of(case: Case, ctx: CompileContext, most: int | None) -> Points:
         except ScheduleError as error:
             failed.append(f"{words.get(params, params)}: {error.message}")
             continue
-        points.append(
-            Point(words.get(params, str(params)), predicted(claim.rule, claim.match, params, ctx), built.program)
-        )
+        expected, published = (predicted(claim.rule, claim.match, params, each) for each in (ctx, elsewhere))
+        points.append(Point(words.get(params, str(params)), expected, published, built.program))
     return Points(claim.spec.name, scheduled, tuple(points), tuple(failed))
 
 

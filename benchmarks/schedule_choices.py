@@ -44,6 +44,7 @@ _ROUNDS = 5
 _FINALISTS = 3
 _REPEATS = 3
 _WORST = 10
+_RATIOS = ("ratio", "ranked_ratio", "published_ratio")
 _SAVED_ROWS = 10
 """After so many more, what is known is written: a run over hours may be cut."""
 
@@ -52,9 +53,10 @@ _SAVED_ROWS = 10
 class ChoiceRow:
     """What was measured for a case. Seconds of a call; predictions by the cost model are None where a rule has none.
 
-    default, best, ranked: of the default, of the fastest point, and of the one that the model ranks first. tried: each
-    point with its seconds, None for a wrong result, and what was predicted. wrong, failed: points with wrong results,
-    and those that could not be built, with the reasons.
+    default, best, ranked: of the default, of the fastest point, and of the one that the model ranks first.
+    ranked_by_published: of the one that it ranks first by the constants that are published, measured or not. tried:
+    each point with its seconds, None for a wrong result, and what was predicted. wrong, failed: points with wrong
+    results, and those that could not be built, with the reasons.
     """
 
     case: str
@@ -68,6 +70,7 @@ class ChoiceRow:
     ranked: float | None
     predicted_default: float | None
     predicted_best: float | None
+    ranked_by_published: float | None = None
     tried: tuple[tuple[str, float | None, float | None], ...] = ()
     wrong: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -81,6 +84,11 @@ class ChoiceRow:
     def ranked_ratio(self) -> float | None:
         """How much longer the point takes that the model ranks first."""
         return None if self.ranked is None else self.ranked / self.best
+
+    @property
+    def published_ratio(self) -> float | None:
+        """How much longer the point takes that the model ranks first by published constants."""
+        return None if self.ranked_by_published is None else self.ranked_by_published / self.best
 
     @property
     def predicted_ratio(self) -> float | None:
@@ -106,6 +114,12 @@ def summary(ratios: Sequence[float]) -> Summary:
     return Summary(len(ratios), geometric_mean(list(ratios)), sum(ratio <= CLOSE for ratio in ratios) / len(ratios))
 
 
+def summaries(rows: Sequence[ChoiceRow]) -> list[Summary]:
+    """Of each of `_RATIOS`."""
+    columns = ([getattr(row, name) for row in rows] for name in _RATIOS)
+    return [summary([ratio for ratio in column if ratio is not None]) for column in columns]
+
+
 def worst(rows: Sequence[ChoiceRow], count: int = _WORST) -> list[ChoiceRow]:
     """Those whose default is the worst."""
     return sorted(rows, key=lambda row: row.ratio, reverse=True)[:count]
@@ -125,15 +139,16 @@ def row_of(
     seconds: Sequence[float | None],
     wrong: Sequence[str] = (),
     failed: Sequence[str] = (),
+    by_published: Sequence[float | None] = (),
 ) -> ChoiceRow:
-    """What measured points say, the default first. seconds: None for those that are not right."""
+    """What measured points say, the default first. seconds: None for those that are not right. by_published:
+    predictions by published constants."""
     default = seconds[0]
     if default is None:
         raise click.ClickException(f"{case}: the default of {rule} computes something else: {wrong[0]}")
     known = [place for place, each in enumerate(seconds) if each is not None]
     best = min(known, key=lambda place: seconds[place] or 0.0)
-    modelled = [place for place in known if predictions[place] is not None]
-    ranked = min(modelled, key=lambda place: predictions[place] or 0.0) if modelled else None
+    ranked, published = (_least(each, known) for each in (predictions, by_published))
     return ChoiceRow(
         case=str(case),
         op=case.op,
@@ -144,12 +159,19 @@ def row_of(
         default=default,
         best=seconds[best] or default,
         ranked=None if ranked is None else seconds[ranked],
+        ranked_by_published=None if published is None else seconds[published],
         predicted_default=predictions[0],
         predicted_best=predictions[best],
         tried=tuple(zip(params, seconds, predictions, strict=True)),
         wrong=tuple(wrong),
         failed=tuple(failed),
     )
+
+
+def _least(predictions: Sequence[float | None], places: Sequence[int]) -> int | None:
+    """Which of some points is the fastest by a model; None without one."""
+    modelled = [place for place in places if predictions and predictions[place] is not None]
+    return min(modelled, key=lambda place: predictions[place] or 0.0) if modelled else None
 
 
 def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: float) -> ChoiceRow:
@@ -167,6 +189,7 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
             wrong.append(f"{made.points[place].knobs}: {verdict}")
     best: list[float | None] = [None] * len(timers)
     predictions = [point.predicted for point in made.points]
+    by_published = [point.by_published for point in made.points]
     params = [point.knobs for point in made.points]
     if 0 not in right:
         # Nothing can be held against a wrong default, as this says.
@@ -182,8 +205,8 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
 
     first = time_in_turns(right, seconds)
     finalists = sorted(right, key=lambda place: first[place])[:_FINALISTS]
-    modelled = [place for place in right if predictions[place] is not None]
-    again = {*finalists, *right[:1], *([min(modelled, key=lambda n: predictions[n] or 0.0)] if modelled else [])}
+    ranked = (_least(each, right) for each in (predictions, by_published))
+    again = {*finalists, *right[:1], *(place for place in ranked if place is not None)}
     final = time_in_turns(sorted(again), 3 * seconds)
     for _ in range(_REPEATS):
         if 0 not in final or final[0] <= CLOSE * min(final.values()):
@@ -195,7 +218,7 @@ def measure_case(case: Case, ctx: CompileContext, most: int | None, seconds: flo
     for place in right:
         # The rest were slower than the finalists, which the second look has shown to take this at least.
         best[place] = final.get(place, max(first[place], fastest))
-    return row_of(case, made.rule, params, predictions, best, wrong, made.failed)
+    return row_of(case, made.rule, params, predictions, best, wrong, made.failed, by_published)
 
 
 def compile_case(case: Case, target: str, options: dict[str, Any], most: int | None) -> int:
@@ -226,15 +249,14 @@ def print_rows(console: Console, rows: Sequence[ChoiceRow]) -> None:
         micro = [f"{seconds * 1e6:.1f}" for seconds in (row.default, row.best)]
         table.add_row(row.case, *differing(row.default_params, row.best_params), *micro, f"{row.ratio:.2f}", predicted)
     console.print(table)
-    shares = Table("operator", "cases", "points", "default / best", "within 5 %", "ranked first / best", "within 5 %")
+    ratios = ("default / best", "ranked first / best", "by published constants / best")
+    shares = Table("operator", "cases", "points", *(name for ratio in ratios for name in (ratio, "within 5 %")))
     for op in (*dict.fromkeys(row.op for row in rows), "all"):
         some = [row for row in rows if op in (row.op, "all")]
-        default = summary([row.ratio for row in some])
-        ranked = summary([row.ranked_ratio for row in some if row.ranked_ratio is not None])
-        points = sum(row.points for row in some)
-        cells = [f"{each.mean:.3f}" if each.rows else "-" for each in (default, ranked)]
-        close = [f"{each.close:.0%}" if each.rows else "-" for each in (default, ranked)]
-        shares.add_row(op, str(len(some)), str(points), cells[0], close[0], cells[1], close[1])
+        cells = [(f"{each.mean:.3f}", f"{each.close:.0%}") if each.rows else ("-", "-") for each in summaries(some)]
+        shares.add_row(
+            op, str(len(some)), str(sum(row.points for row in some)), *(text for pair in cells for text in pair)
+        )
     console.print(shares)
     for row in rows:
         for reason in row.wrong:
@@ -283,9 +305,11 @@ def main(
             "arguments": {"target": target, "ops": ops, "count": count, "seed": seed, "most": most, "threads": threads},
             "constants": None if constants is None else asdict(constants),
             "broken": broken,
-            "rows": [{**asdict(row), "ratio": row.ratio, "ranked_ratio": row.ranked_ratio} for row in rows],
-            "default": asdict(summary([row.ratio for row in rows])),
-            "ranked": asdict(summary([row.ranked_ratio for row in rows if row.ranked_ratio is not None])),
+            "rows": [{**asdict(row), **{name: getattr(row, name) for name in _RATIOS}} for row in rows],
+            **{
+                name: asdict(each)
+                for name, each in zip(("default", "ranked", "published"), summaries(rows), strict=True)
+            },
         }
         json_path.write_text(json.dumps(found, indent=2), encoding="utf-8")
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.choice_cases import LIMITS, OPS, STREAMING, Case, draw_cases
 from benchmarks.choice_points import CpuTimer, memory_of, points_of, reference_of, timers_of
-from benchmarks.schedule_choices import CLOSE, ChoiceRow, differing, main, row_of, summary, worst
+from benchmarks.schedule_choices import CLOSE, ChoiceRow, differing, main, row_of, summaries, summary, worst
 from hidet.context import make_context
 
 ATTENTION = Case("attention", "causal", "f32", (("b", 1), ("h", 2), ("q", 9), ("k", 9), ("d", 16)))
@@ -63,6 +63,12 @@ def test_a_row_holds_the_default_against_the_fastest_point() -> None:
 def test_a_row_says_what_the_model_would_have_chosen_and_expected() -> None:
     row = _row(3.0, 2.0, 2.5, predictions=(6.0, 4.0, 3.0))
     assert (row.ranked_ratio, row.predicted_ratio) == (1.25, 1.5)
+
+
+def test_a_row_says_what_the_model_would_have_chosen_before_the_device_was_measured() -> None:
+    row = row_of(PRODUCT, "rule", ["p0", "p1", "p2"], [6.0, 4.0, 3.0], [3.0, 2.0, 2.5], by_published=[1.0, 2.0, 2.0])
+    assert (row.ranked_ratio, row.published_ratio) == (1.25, 1.5)
+    assert [each.mean for each in summaries([row])] == pytest.approx([1.5, 1.25, 1.5])
 
 
 def test_points_with_wrong_results_count_for_nothing() -> None:
