@@ -486,6 +486,21 @@ def test_a_guard_about_the_size_of_a_base_is_checked_in_later_calls() -> None:
     assert compiled(torch.ones(2, 11)).shape == (2, 11), "no view of anything"
 
 
+def test_a_size_of_a_base_that_guards_make_a_number_is_checked_in_later_calls() -> None:
+    """Seed 33001776: torch took the first size for 5, and wrote no guard on it."""
+
+    def function(x: torch.Tensor, turned: torch.Tensor) -> tuple[torch.Tensor]:
+        x[-2:3, :] = 2
+        return (turned,)
+
+    compiled = torch.compile(function, backend="hidet", dynamic=True)
+    with torch.no_grad():
+        for rows in (6, 5, 3, 4, 5):
+            x, other = (torch.zeros(rows, 4) for _ in range(2))
+            (result,), (right,) = compiled(x, x.t()), function(other, other.t())
+            assert torch.equal(result, right) and torch.equal(x, other)
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_view_of_an_argument_that_another_one_is_a_view_of_has_the_gradient_of_all_its_elements() -> None:
     """Seed 1240094."""

@@ -311,21 +311,24 @@ def _is_row_major(tensor: torch.Tensor) -> bool:
 def _name_symbols_of_guards() -> None:
     """Let dynamo know where the symbols of guards come from that are sizes of no argument, but of a base of one.
 
-    Torch knows it, and fails (`sources must not be empty`) where it is to write the guard.
+    Torch knows it, and fails (`sources must not be empty`) where it is to write the guard; where guards have made a
+    number of such a symbol, it writes none.
     """
     environment, tracked = _traced_sizes(), _tracked()
     if not tracked:
         return
     known = set().union(*(_symbols(entry.fake) for entry in tracked))
     for guard in environment.guards:
-        if guard.expr.free_symbols <= known:
-            continue
-        for symbol in sorted(environment.simplify(guard.expr).free_symbols - known, key=str):
+        named = environment.simplify(guard.expr).free_symbols
+        for symbol in sorted((guard.expr.free_symbols | named) - known, key=str):
             known.add(symbol)
             for source in environment.var_to_sources.get(symbol, ())[:1]:
-                hint = compat.expression_hint(environment, symbol)
-                size = environment.create_symintnode(symbol, hint=hint, source=source)
-                _guard([(size, source)])
+                size = environment.simplify(symbol)
+                if symbol in named:
+                    hint = compat.expression_hint(environment, symbol)
+                    _guard([(environment.create_symintnode(symbol, hint=hint, source=source), source)])
+                elif size.is_Integer and hasattr(source, "prop"):
+                    _guard([(int(size), _property(source))])
 
 
 def _traced_sizes() -> Any:
@@ -354,6 +357,12 @@ def guards_places() -> bool:
     """Whether the graph that is traced is right for arguments at some places in memory alone. All other numbers without
     symbols are compared by dynamo by itself."""
     return any(isinstance(entry.fake, int) for entry in _tracked())
+
+
+def _property(source: Any) -> Any:
+    """Where a call has a property of a tensor, as something that dynamo guards, as in `_calling`."""
+    found = _calling(source.base, source.prop.name.lower())
+    return found if source.idx is None else import_module("torch._dynamo.source").GetItemSource(found, source.idx)
 
 
 def _calling(source: Any, name: str) -> Any:
