@@ -64,6 +64,8 @@ _SPLITS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
 _LEAST_SPLIT = 128
 """Keys below which a split costs more to merge than it saves."""
+_LEAST_SPLITS = 3
+"""Two splits of tiles with several warps take longer than blocks that see all keys, and no kernel that merges them."""
 _WAVE = 2
 """Blocks of a multiprocessor that run together."""
 _MANY_WAVES = 8
@@ -149,7 +151,7 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     keys = likely_extent(problem.keys)
     splits = min(target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_SPLIT)
     chunk = None
-    if not problem.is_causal and blocks < target.multiprocessors and splits > 1:
+    if not problem.is_causal and blocks < target.multiprocessors and splits >= _least_splits(tiles):
         chunk = chunk_of(problem, tiles.keys, splits)
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
@@ -210,7 +212,7 @@ def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list
     if plan.chunk is not None:
         # There are multiprocessors without a block, and keys for several splits.
         splits = splits_of_call(problem, plan, target)
-        return [(target.multiprocessors - blocks, 1), (splits, 2), *_rows_of(tiles, rows)]
+        return [(target.multiprocessors - blocks, 1), (splits, _least_splits(tiles)), *_rows_of(tiles, rows)]
     if plan.is_warp_specialized:
         longest = max(problem.depth, problem.width)
         table = _WARP_SPECIALIZED[longest]
@@ -235,6 +237,11 @@ def splits_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> 
     most = target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR
     room = dims.floordiv(most, dims.maximum(blocks_of(problem, plan), 1))
     return dims.minimum(room, dims.floordiv(problem.keys, _LEAST_SPLIT))
+
+
+def _least_splits(tiles: AttentionTiles) -> int:
+    """How many splits are worth a kernel that merges them. Blocks of one warp leave room for others."""
+    return 2 if tiles.rows == _FEW_ROWS.rows else _LEAST_SPLITS
 
 
 def _rows_of(tiles: AttentionTiles, rows: Dim) -> list[Condition]:
