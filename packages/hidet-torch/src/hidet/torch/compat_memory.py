@@ -159,6 +159,7 @@ def _correcting_functional_form(tell: Callable[[str], None]) -> Iterator[None]:
     whatever is written. Its views are made by their place in memory where sizes are symbolic, and would have other
     elements than eager mode's: what is written is copied into the argument, which keeps its strides.
     """
+    guard_beginnings = cache(_guard_beginnings)
 
     def correcting(known: Callable[..., Any]) -> Callable[..., Any]:
         def __torch_dispatch__(
@@ -166,7 +167,9 @@ def _correcting_functional_form(tell: Callable[[str], None]) -> Iterator[None]:
         ) -> Any:
             kwargs = kwargs or {}
             _tell_writes_to_windows(func, args, kwargs, tell)
-            _keep_places(func, args, kwargs, tell)
+            if _takes_a_place(func, args, kwargs):
+                guard_beginnings()
+                _tell_of_lost_places(args[0], tell)
             function = _out_of_place(func)
             if function is None or not isinstance(args[0], torch.Tensor) or _is_row_major(args[0]):
                 result = known(self, func, types, args, kwargs)
@@ -221,21 +224,26 @@ _AT_PLACES = {"aten.as_strided.default": 3, "aten.as_strided_.default": 3, "aten
 """Operators that take a place in memory by its number, and which argument that is."""
 
 
-def _keep_places(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tell: Callable[[str], None]) -> None:
-    """Guard where all arguments of the graph begin in their storage if `func` takes a place in one by its number, and
-    tell of one in what was overwritten: in the traced graph that is a new tensor, which begins at 0."""
+def _takes_a_place(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     number = _AT_PLACES.get(str(func))
-    if number is None or (args[number] if number < len(args) else kwargs.get("storage_offset")) is None:
-        return
-    tracked = [entry for entry in _tracked() if isinstance(entry.fake, torch.Tensor)]
-    _guard((entry.fake.storage_offset(), _calling(entry.source, "storage_offset")) for entry in tracked)
-    stored = getattr(args[0], "elem", None)
+    return number is not None and (args[number] if number < len(args) else kwargs.get("storage_offset")) is not None
+
+
+def _guard_beginnings() -> None:
+    """Guard where all arguments of the graph begin in their storage."""
+    arguments = [entry for entry in _tracked() if isinstance(entry.fake, torch.Tensor)]
+    _guard((entry.fake.storage_offset(), _calling(entry.source, "storage_offset")) for entry in arguments)
+
+
+def _tell_of_lost_places(tensor: Any, tell: Callable[[str], None]) -> None:
+    """Tell of a place in what was overwritten: in the traced graph that is a new tensor, which begins at 0."""
+    stored = getattr(tensor, "elem", None)
     if stored is not None:
         # torch's stub knows neither name.
         functional: Any = torch
-        functional._sync(args[0])
+        functional._sync(tensor)
         begin = functional._from_functional_tensor(stored).storage_offset()
-        if str(begin) != str(args[0].storage_offset()):
+        if str(begin) != str(tensor.storage_offset()):
             tell("as_strided of what was overwritten, from a place in its storage on that the traced graph lacks")
 
 
@@ -346,11 +354,7 @@ def _tracked() -> list[Any]:
 def _guard(numbers: Iterable[tuple[Any, Any]]) -> None:
     """Let dynamo compile anew where one of these numbers is another; each comes with where a call has it."""
     make = import_module("torch.fx.experimental.symbolic_shapes").TrackedFake
-    tracked = _tracked()
-    for number, source in numbers:
-        entry = make(number, source, None)
-        if entry not in tracked:
-            tracked.append(entry)
+    _tracked().extend([make(number, source, None) for number, source in numbers])
 
 
 def guards_places() -> bool:
