@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from hidet.errors import OptionError
 from hidet.gpu.schedules.amounts import Amount, ratio
+from hidet.gpu.schedules.exchange import WARP
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.schedule.space import Constraint, Knob, Space
 
@@ -30,6 +31,9 @@ FILL = 0
 # What the model measured, on an H100; clock cycles of one multiprocessor.
 _PLAIN_PRODUCTS, _WARP_PRODUCTS = 100, 24
 """Multiplications of f32 a cycle without matrix units, at most, and those of a warp."""
+_MOST_COPIES, _COPYING = 12, 0.78
+"""Elements that a thread copies for a step beyond which it multiplies less, where copies are small; and what part of
+the multiplications is left then. Measured on an H200: tiles of 64 x 64 beside those of 128 x 64."""
 _PLAIN_STEP = 800
 """A step without matrix units of one block alone, which waits for memory."""
 _PLAIN_WARPS = 16
@@ -48,7 +52,8 @@ _CLOSE = 1.05
 class Extents:
     """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols.
 
-    epilogue: instructions for an element of the result beyond those that store it.
+    epilogue: instructions for an element of the result beyond those that store it. is_copied_small: whether threads
+    copy less than 16 bytes of an operand at once.
     """
 
     batch: int
@@ -57,6 +62,7 @@ class Extents:
     k: int
     nbytes: int
     epilogue: int = 0
+    is_copied_small: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,8 +131,8 @@ def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...], splits: Sequenc
 def fastest_tiling(
     extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float], splits: Sequence[int] = SPLIT_K
 ) -> Tiling:
-    """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for; of several the
-    one with the smallest tiles, which multiply less that nobody asked for."""
+    """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for; of several
+    the one with the smallest tiles, which multiply less that nobody asked for."""
     return min(_tilings(extents, choices, splits), key=lambda tiling: (cycles(tiling), _area(tiling)))
 
 
@@ -169,6 +175,9 @@ def simt_cycles(extents: Extents, tiling: Tiling, target: GpuTarget, speed: floa
     steps = steps_over(steps_over(extents.k, tiles.k), split_k)
     own = max(1, steps_over(blocks, target.multiprocessors))
     added = cast(float, sum_cycles(extents, split_k)) if split_k > 1 else 0
+    copies = (tiles.m + tiles.n) * tiles.k / (WARP * tiles.warps[0] * tiles.warps[1])
+    if extents.is_copied_small and copies > _MOST_COPIES:
+        speed *= _COPYING
     return START + _tile_cycles(tiles, steps, own, extents.nbytes, speed) + added
 
 
