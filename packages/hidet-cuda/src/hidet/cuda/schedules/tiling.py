@@ -157,10 +157,18 @@ def choose_tiling(
 ) -> Tiling:
     """The fastest one by the model, with tiles out of `choices`. is_warp_specialized: what kernels they are for.
     splits: what split-k may be."""
-    fastest = fastest_tiling(
-        extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized), splits
-    )
+
+    def time(tiling: Tiling) -> tuple[float, int]:
+        return cycles(extents, tiling, target, is_warp_specialized), _waste(tiling.tiles)
+
+    fastest = fastest_tiling(extents, choices, time, splits)
     return replace(fastest, is_warp_specialized=is_warp_specialized)
+
+
+def _waste(tiles: MatmulTiles) -> int:
+    """What decides between tiles that the model finds equally fast, as with few blocks: smaller ones multiply less that
+    nobody asked for. Without matrix units larger ones multiply faster."""
+    return 0 if tiles in SIMT_TILES else tiles.m * tiles.n
 
 
 def close_tilings(

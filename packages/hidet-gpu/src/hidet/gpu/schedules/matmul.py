@@ -10,7 +10,7 @@ from hidet.dims import Dim
 from hidet.gpu.schedules.cost import simt_seconds
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
-from hidet.gpu.schedules.product import ALIGN, Product, likely
+from hidet.gpu.schedules.product import Product, likely
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import (
@@ -127,8 +127,7 @@ def is_small(product: Product, results: int) -> bool:
 def extents_of(product: Product) -> Extents:
     """What models know of a product."""
     batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
-    nbytes, is_copied_small = product.a.tensor.type.dtype.nbytes, min(product.a.align, product.b.align) < ALIGN
-    return Extents(batch, m, n, k, nbytes, epilogue_instructions(product), is_copied_small)
+    return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes, epilogue_instructions(product))
 
 
 def epilogue_instructions(product: Product) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from hidet.errors import OptionError
 from hidet.gpu.schedules.amounts import Amount, ratio
-from hidet.gpu.schedules.exchange import WARP
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.schedule.space import Constraint, Knob, Space
 
@@ -31,9 +30,6 @@ FILL = 0
 # What the model measured, on an H100; clock cycles of one multiprocessor.
 _PLAIN_PRODUCTS, _WARP_PRODUCTS = 100, 24
 """Multiplications of f32 a cycle without matrix units, at most, and those of a warp."""
-_MOST_COPIES, _COPYING = 12, 0.78
-"""Elements that a thread copies for a step beyond which it multiplies less, where copies are small; and what part of
-the multiplications is left then. Measured on an H200: tiles of 64 x 64 beside those of 128 x 64."""
 _PLAIN_STEP = 800
 """A step without matrix units of one block alone, which waits for memory."""
 _PLAIN_WARPS = 16
@@ -52,8 +48,7 @@ _CLOSE = 1.05
 class Extents:
     """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols.
 
-    epilogue: instructions for an element of the result beyond those that store it. is_copied_small: whether threads
-    copy less than 16 bytes of an operand at once.
+    epilogue: instructions for an element of the result beyond those that store it.
     """
 
     batch: int
@@ -62,7 +57,6 @@ class Extents:
     k: int
     nbytes: int
     epilogue: int = 0
-    is_copied_small: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,11 +123,14 @@ def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...], splits: Sequenc
 
 
 def fastest_tiling(
-    extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float], splits: Sequence[int] = SPLIT_K
+    extents: Extents,
+    choices: Sequence[MatmulTiles],
+    cycles: Callable[[Tiling], float | tuple[float, int]],
+    splits: Sequence[int] = SPLIT_K,
 ) -> Tiling:
-    """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for; of several
-    the one with the smallest tiles, which multiply less that nobody asked for."""
-    return min(_tilings(extents, choices, splits), key=lambda tiling: (cycles(tiling), _area(tiling)))
+    """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for. cycles: by
+    the model, perhaps with a number that decides between tilings that are equally fast; else the first is taken."""
+    return min(_tilings(extents, choices, splits), key=cycles)
 
 
 def fast_tilings(
@@ -148,12 +145,7 @@ def fast_tilings(
             best[tiling.code] = time, tiling
     fastest = min(time for time, _ in best.values())
     close = [pair for pair in best.values() if pair[0] <= _CLOSE * fastest]
-    return [tiling for _, tiling in sorted(close, key=lambda pair: (pair[0], _area(pair[1])))]
-
-
-def _area(tiling: Tiling) -> int:
-    """Elements of the result that a block computes."""
-    return tiling.tiles.m * tiling.tiles.n
+    return [tiling for _, tiling in sorted(close, key=lambda pair: pair[0])]
 
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles], splits: Sequence[int]) -> Iterator[Tiling]:
@@ -175,9 +167,6 @@ def simt_cycles(extents: Extents, tiling: Tiling, target: GpuTarget, speed: floa
     steps = steps_over(steps_over(extents.k, tiles.k), split_k)
     own = max(1, steps_over(blocks, target.multiprocessors))
     added = cast(float, sum_cycles(extents, split_k)) if split_k > 1 else 0
-    copies = (tiles.m + tiles.n) * tiles.k / (WARP * tiles.warps[0] * tiles.warps[1])
-    if extents.is_copied_small and copies > _MOST_COPIES:
-        speed *= _COPYING
     return START + _tile_cycles(tiles, steps, own, extents.nbytes, speed) + added
 
 
