@@ -198,12 +198,12 @@ def _tell_writes_to_windows(
 
 def _mark_windows(func: Any, args: Sequence[Any], result: Any) -> None:
     """Let each view know of which windows it is one, and their sizes and strides."""
-    unfold, as_strided = torch.ops.aten.unfold.default, torch.ops.aten.as_strided.default
+    is_unfold = func is torch.ops.aten.unfold.default
+    makes = is_unfold or func is torch.ops.aten.as_strided.default
     known = getattr(args[0], "_windows", ()) if getattr(func, "is_view", False) else ()
-    if known or func in (unfold, as_strided):
+    if known or makes:
         for view in tree_leaves(result):
-            own = ((func is unfold, view.shape, view.stride()),) if func in (unfold, as_strided) else ()
-            view._windows = (*known, *own)
+            view._windows = (*known, (is_unfold, view.shape, view.stride())) if makes else known
 
 
 def _meet(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
@@ -327,15 +327,16 @@ def _name_symbols_of_guards() -> None:
         return
     known = set().union(*(_symbols(entry.fake) for entry in tracked))
     for guard in environment.guards:
+        if guard.expr.free_symbols <= known:
+            continue
         named = environment.simplify(guard.expr).free_symbols
         for symbol in sorted((guard.expr.free_symbols | named) - known, key=str):
             known.add(symbol)
             for source in environment.var_to_sources.get(symbol, ())[:1]:
-                size = environment.simplify(symbol)
                 if symbol in named:
                     hint = compat.expression_hint(environment, symbol)
                     _guard([(environment.create_symintnode(symbol, hint=hint, source=source), source)])
-                elif size.is_Integer and hasattr(source, "prop"):
+                elif (size := environment.simplify(symbol)).is_Integer and hasattr(source, "prop"):
                     _guard([(int(size), _property(source))])
 
 
