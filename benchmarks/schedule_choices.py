@@ -268,6 +268,7 @@ def print_rows(console: Console, rows: Sequence[ChoiceRow]) -> None:
 @click.option("--op", "ops", callback=names_from((*OPS, *STREAMING)), default=",".join(OPS), help="Of them.")
 @click.option("--count", default=100, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=0, show_default=True)
+@click.option("--skip", default=0, type=click.IntRange(min=0), help="Cases passed over, where a run goes on.")
 @click.option("--most", type=click.IntRange(min=1), help="Points besides the default, best predicted first; else all.")
 @click.option("--seconds-per-point", default=0.05, show_default=True, help="That a point is timed for.")
 @click.option("--threads", default=1, show_default=True, help="Of a CPU.")
@@ -279,6 +280,7 @@ def main(
     ops: tuple[str, ...],
     count: int,
     seed: int,
+    skip: int,
     most: int | None,
     seconds_per_point: float,
     threads: int,
@@ -294,15 +296,17 @@ def main(
     kind = "no" if constants is None else "measured" if constants.is_measured else "published"
     device = environment["device"]["gpu" if target == "cuda" else "cpu"]
     console.print(f"{device}, {environment['date']}, {kind} constants")
-    cases, rows, start = draw_cases(seed, count, ops, target), [], time.monotonic()
+    cases, rows, start = draw_cases(seed, count, ops, target)[skip:], [], time.monotonic()
     broken: list[str] = []
+    drawn = {"target": target, "ops": ops, "count": count, "seed": seed, "skip": skip}
+    arguments = {**drawn, "most": most, "threads": threads}
 
     def save() -> None:
         if json_path is None:
             return
         found = {
             **environment,
-            "arguments": {"target": target, "ops": ops, "count": count, "seed": seed, "most": most, "threads": threads},
+            "arguments": arguments,
             "constants": None if constants is None else asdict(constants),
             "broken": broken,
             "rows": [{**asdict(row), **{name: getattr(row, name) for name in _RATIOS}} for row in rows],
@@ -323,7 +327,7 @@ def main(
             continue
         rows.append(row)
         elapsed = time.monotonic() - start
-        shown = f"{len(rows):4}/{count} {elapsed:6.1f} s  {row.ratio:5.2f}  {row.points:4} points  {row.case}"
+        shown = f"{len(rows):4}/{len(cases)} {elapsed:6.1f} s  {row.ratio:5.2f}  {row.points:4} points  {row.case}"
         console.print(shown, markup=False, highlight=False)
         if len(rows) % _SAVED_ROWS == 0:
             save()

@@ -148,7 +148,10 @@ def test_the_data_of_the_charts_is_json_with_times_of_calls() -> None:
     ("given", "said"),
     [
         ({}, "20 ms → 10 ms: the model is 2.00 times as fast."),
-        ({"is_dropped": True, "tuned_seconds": 3e-2}, "became slower, so all of these choices were dropped"),
+        (
+            {"is_dropped": True, "tuned_seconds": 3e-2},
+            "no gain of the model above the noise, so all of these choices were dropped",
+        ),
         ({"is_interrupted": True}, "Interrupted: what was found is kept"),
         ({"default_seconds": None, "tuned_seconds": None}, "the model is as fast as before"),
     ],

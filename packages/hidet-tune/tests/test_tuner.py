@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -366,9 +367,10 @@ def test_parameters_that_the_rule_does_not_offer_any_more_are_refused_with_a_war
     assert rule.built == [SLOW]
 
 
-def test_choices_that_make_the_whole_model_slower_are_dropped(rule, store, monkeypatch) -> None:
-    slower = {"before": Latency(1.0, 1.0, 3), "after": Latency(1.1, 1.1, 3)}
-    monkeypatch.setattr("hidet.tuning.session.measure_alternately", lambda *_, **__: slower)
+@pytest.mark.parametrize("after", [[1.1], [1.0], [0.97, 1.02, 0.98]], ids=["slower", "the same", "within the noise"])
+def test_choices_by_which_the_whole_model_gains_nothing_are_dropped(rule, store, monkeypatch, after) -> None:
+    rounds = ({"before": Latency(1.0, 1.0, 3), "after": Latency(each, each, 3)} for each in cycle(after))
+    monkeypatch.setattr("hidet.tuning.session.measure_alternately", lambda *_, **__: next(rounds))
     report = tuned(store)
     assert report.is_dropped and "all of these choices were dropped" in str(report)
     (entry,) = Store(Path(store)).entries()

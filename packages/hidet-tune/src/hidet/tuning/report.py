@@ -82,11 +82,11 @@ class TuneReport(Shown):
     compiled: the model, compiled with the choices: a `CompiledGraph`, or the model itself where torch.compile made it.
     store: the file that they are in. seconds: what it took.
     default_seconds, tuned_seconds: of a call of the model before and after, measured in turns; None where no task
-    changed, or tuning was interrupted. is_dropped: whether the choices made the whole model slower, and none is used.
-    is_interrupted: whether Ctrl-C ended it early. budget: seconds that it might take. device: what measured, "" where
-    nothing did. roofline: what that can do; None where nobody knows. unmeasured: why the model as a whole was not
-    measured; "" where it could be. unsaved: why the store could not keep what was found; "" where it has. phases:
-    seconds by what was done.
+    changed, or tuning was interrupted. is_dropped: whether no choice is used, as the whole model gained nothing above
+    the noise of the rounds. is_interrupted: whether Ctrl-C ended it early. budget: seconds that it might take. device:
+    what measured, "" where nothing did. roofline: what that can do; None where nobody knows. unmeasured: why the model
+    as a whole was not measured; "" where it could be. unsaved: why the store could not keep what was found; "" where
+    it has. phases: seconds by what was done.
     """
 
     compiled: Any = field(repr=False)
@@ -117,7 +117,9 @@ class TuneReport(Shown):
             f"{stored} of {len(self.tasks)} tasks from the store {self.store}, {self.seconds:.1f} s",
         ]
         if self.default_seconds is not None and self.tuned_seconds is not None:
-            verdict = "slower: all of these choices were dropped" if self.is_dropped else "used from now on"
+            verdict = (
+                "no gain above the noise: all of these choices were dropped" if self.is_dropped else "used from now on"
+            )
             lines.append(f"model: {self.default_seconds * 1e3:.3f} ms -> {self.tuned_seconds * 1e3:.3f} ms, {verdict}")
         if self.device:
             lines.append(f"measured on {self.device}")

@@ -56,7 +56,7 @@ def _verdict(report: TuneReport) -> str:
         return "No task has other parameters than by default: the model is as fast as before."
     times = f"{duration(before)} → {duration(after)}"
     if report.is_dropped:
-        return f"{times}: the model became slower, so all of these choices were dropped."
+        return f"{times}: no gain of the model above the noise, so all of these choices were dropped."
     return f"{times}: the model is {before / after:.2f} times as fast."
 
 

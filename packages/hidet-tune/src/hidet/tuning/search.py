@@ -171,10 +171,10 @@ def ratios(outcome: Outcome) -> list[float]:
     return [mine / other for mine, other in zip(outcome.seconds, outcome.default_seconds, strict=True)]
 
 
-def is_faster(found: Sequence[float]) -> bool:
-    """Whether ratios of rounds show a gain of `LEAST_GAIN` at least, and one above their noise."""
+def is_faster(found: Sequence[float], least: float = LEAST_GAIN) -> bool:
+    """Whether ratios of rounds, of the time after to that before, show a gain of `least`, and one above their noise."""
     middle = statistics.median(found)
     # The standard error of a median, from the median deviation, which single disturbed rounds do not move.
     deviation = 1.4826 * statistics.median(abs(ratio - middle) for ratio in found)
     error = 1.2533 * deviation / len(found) ** 0.5
-    return middle <= 1 - LEAST_GAIN and middle + 3 * error < 1
+    return middle <= 1 - least and middle + 3 * error < 1

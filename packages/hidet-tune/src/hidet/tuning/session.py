@@ -29,7 +29,7 @@ from hidet.tuning.meaning import Meaning, threads_of
 from hidet.tuning.model_calls import GraphCall, graph_call, seconds_of
 from hidet.tuning.report import TaskReport, TuneReport
 from hidet.tuning.report_live import Observe, Progress
-from hidet.tuning.search import TaskSearch, default_trial, first_trials
+from hidet.tuning.search import TaskSearch, default_trial, first_trials, is_faster
 from hidet.tuning.spent import Spent
 from hidet.tuning.store import OFF, Entry, Store
 from hidet.tuning.strategy import Strategy
@@ -315,7 +315,7 @@ class Session:
             self._facts.pop("unsaved", None)
 
     def _judge(self, before: Sequence[GraphCall | None], once: float) -> None:
-        """Measure the whole model. Where it has become slower, the store has the parameters of before instead.
+        """Measure the whole model. Where it has not become faster, the store has the parameters of before instead.
 
         before: calls of the graphs as they were; once: seconds of all of them.
         """
@@ -330,10 +330,19 @@ class Session:
         left = max(self._end - time.monotonic(), 0.0)
         rounds = min(_MODEL_ROUNDS, max(3, int(left / max(2 * once, 1e-9))))
         turn = min(_MODEL_TURN, left / (4 * rounds))
-        latencies = measure_alternately(runs, turn, rounds, pause=0.01, time_turn=_turn_of)
-        old, new = latencies["before"].median, latencies["after"].median
-        self._facts |= {"default_seconds": old, "tuned_seconds": new, "is_dropped": new > old}
-        if new > old:
+        backwards = dict(reversed(runs.items()))
+        turns = [
+            measure_alternately(runs if number % 2 == 0 else backwards, turn, 1, pause=0.01, time_turn=_turn_of)
+            for number in range(rounds)
+        ]
+        old, new = ([each[name].median for each in turns] for name in runs)
+        is_dropped = not is_faster([after / before for before, after in zip(old, new, strict=True)], least=0.0)
+        self._facts |= {
+            "default_seconds": statistics.median(old),
+            "tuned_seconds": statistics.median(new),
+            "is_dropped": is_dropped,
+        }
+        if is_dropped:
             self._is_outdated = True
             self._found = [
                 replace(each, params=self._before[each.meaning], seconds=each.default_seconds) for each in self._found
