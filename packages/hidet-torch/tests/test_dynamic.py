@@ -246,6 +246,7 @@ QUOTIENTS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "the other extent of a view": lambda x, k: x.view(k, -1) + 1,
     "the other extent of an unflattened axis": lambda x, k: x.unflatten(0, (k, -1)) * 2,
     "an extent": lambda x, k: x.view(k, x.shape[0] // k, -1).softmax(-1),
+    "an extent of a result by another one": lambda x, k: x[:, 0, None].cumsum(0).unflatten(-2, (-1, k)),
     "parts": lambda x, k: torch.cat([part * 2 for part in x.chunk(k)]),
 }
 

@@ -7,7 +7,7 @@ from hidet.dims.atom import Symbol
 from hidet.dims.divide import ceildiv, floordiv, floordiv_unchecked, mod, mod_unchecked
 from hidet.dims.evaluate import (
     Algebra,
-    Substitution,
+    Reparametrization,
     compile_evaluator,
     evaluate,
     fold,
@@ -41,7 +41,7 @@ __all__ = [
     "Max",
     "Min",
     "Mod",
-    "Substitution",
+    "Reparametrization",
     "Symbol",
     "as_dim",
     "bounds",

@@ -115,7 +115,9 @@ class Substitution:
         return self.replacements.get(symbol.name, as_dim(symbol))
 
 
-class _Reparametrization(Substitution):
+class Reparametrization(Substitution):
+    """Dims again with replacements that have the values of the symbols they replace: divisors stay positive."""
+
     floordiv = staticmethod(floordiv_unchecked)
     mod = staticmethod(mod_unchecked)
 
@@ -148,7 +150,7 @@ def substitute(dim: Dim, replacements: Mapping[str, Dim]) -> Dim:
 
 def reparametrize(dim: Dim, replacements: Mapping[str, Dim]) -> Dim:
     """`substitute` for replacements that have the values of the symbols they replace: divisors stay positive."""
-    algebra: Algebra[Dim] = _Reparametrization(replacements)
+    algebra: Algebra[Dim] = Reparametrization(replacements)
     return fold(dim, algebra)
 
 

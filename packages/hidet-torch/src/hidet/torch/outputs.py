@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import torch
-from hidet.dims import Algebra, Dim, DimExpr, Substitution, fold, maximum, product, prove_equal, symbols
+from hidet.dims import Algebra, Dim, DimExpr, Reparametrization, fold, maximum, product, prove_equal, symbols
 from hidet.errors import ImportFailed
 from hidet.graph import TensorType, Value
 from hidet.graph.types import contiguous_strides, same_shape, strides_of_order
@@ -395,7 +395,7 @@ def _same_places(shape: Sequence[Dim], strides: Sequence[Dim], others: Sequence[
     return same_shape([strides[number] for number in counted], [others[number] for number in counted])
 
 
-class _OfElements(Substitution):
+class _OfElements(Reparametrization):
     """Dims where some sizes, which may be zero by their ranges, are not."""
 
     def __init__(self, sizes: Sequence[Dim]) -> None:
