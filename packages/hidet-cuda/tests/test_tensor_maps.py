@@ -52,7 +52,7 @@ def product(tiles: MatmulTiles, *, ta: bool = False, tb: bool = True, dtype: dty
         a_is_transposed=ta,
         b_is_transposed=tb,
     )
-    pipeline = lower_pipeline(kernel)
+    pipeline = lower_pipeline(kernel, CudaTarget("sm_90a"))
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     given = dict(zip(kernel.params, outer, strict=True))
     maps = [described.request(given).call() for described in pipeline.maps]
@@ -96,6 +96,16 @@ def test_maps_say_where_matrices_lie_and_what_boxes_are_copied() -> None:
     assert all(described.place % 64 == 0 for described in fake.maps)
     # The kernel is given the maps themselves: parameters whose values lie where they were encoded.
     assert seen == [(left.place, right.place)]
+
+
+@pytest.mark.parametrize(("depth", "promotion"), [(64, 3), (72, 2), (192, 3), (1000, 2)])
+def test_rows_that_begin_within_lines_of_the_cache_bring_no_more_than_the_lines_they_touch(
+    depth: int, promotion: int
+) -> None:
+    """CUtensorMapL2promotion: 2 is for 128 bytes, 3 for 256."""
+    fake = FakeDriver()
+    run_main(fake, product(SMALL), 0x1000, 0x2000, 0x3000, ROWS, COLUMNS, depth)
+    assert [described.promotion for described in fake.maps] == [promotion] * 2
 
 
 @pytest.mark.parametrize(("adds", "dtype"), [(False, 2), (True, 7)])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.target import CudaTarget
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import lower_pipeline
 from hidet.errors import ScheduleError
@@ -49,7 +50,7 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False):
     )
     outer = tuple(e.Var(var.name, var.type) for var in params)
     if warp_specialized:
-        pipeline = lower_pipeline(kernel)
+        pipeline = lower_pipeline(kernel, CudaTarget("sm_90a"))
         maps = [each.request(dict(zip(params, outer, strict=True))).call() for each in pipeline.maps]
         function, grid, threads = pipeline.function, (2,), pipeline.threads
     else:

@@ -1,10 +1,14 @@
 """Kernels in which one thread copies and warp groups multiply, run by the simulator: right, and free of races."""
 
+import math
+
 import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.target import CudaTarget
 from hidet.cuda.tile.pipeline import fits_pipeline, lower_pipeline
+from hidet.gpu.tile.lower.statements import element_count
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import GTensor, computed, matrix
 from hidet.ir import build
@@ -14,7 +18,9 @@ from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
+from hidet.ir.visit import walk
 
+TARGET = CudaTarget("sm_90a")
 NARROW = MatmulTiles(64, 16, 64, 4, (4, 1))
 
 
@@ -24,7 +30,7 @@ def pointers(dtype=dtypes.f16, out=dtypes.f16):
 
 def launched(kernel, blocks):
     """A module that launches `blocks` blocks, whatever the number of tiles."""
-    pipeline = lower_pipeline(kernel)
+    pipeline = lower_pipeline(kernel, TARGET)
     outer = tuple(e.Var(var.name, var.type) for var in kernel.params)
     given = dict(zip(kernel.params, outer, strict=True))
     maps = [described.request(given).call() for described in pipeline.maps]
@@ -98,6 +104,34 @@ def test_results_are_written_as_far_as_they_are_aligned(align, out):
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)
 
 
+@pytest.mark.parametrize(
+    ("tiles", "out", "slots"),
+    [
+        (MatmulTiles(64, 64, 64, 3, (4, 1)), dtypes.f16, 1),
+        (MatmulTiles(64, 128, 64, 3, (4, 1)), dtypes.f16, 2),
+        (MatmulTiles(64, 96, 64, 3, (4, 1)), dtypes.f32, 1),
+        (MatmulTiles(64, 96, 64, 6, (4, 1)), dtypes.f32, 3),
+        (MatmulTiles(128, 160, 64, 3, (8, 1)), dtypes.bf16, 5),
+        (MatmulTiles(128, 256, 64, 4, (8, 1)), dtypes.f16, 2),
+        (MatmulTiles(64, 256, 64, 5, (4, 1)), dtypes.f16, 2),
+    ],
+)
+@pytest.mark.parametrize(("m", "n", "blocks"), [(150, 264, 2), (70, 8, 1)])
+def test_boxes_of_results_are_written_while_the_next_tile_is_multiplied(tiles, out, slots, m, n, blocks):
+    at, bt, ct = params = pointers(out=out)
+    a, b, c = matrix(at, m, 72, align=16), matrix(bt, n, 72, align=16), matrix(ct, m, n, align=16)
+    pipeline = lower_pipeline(matmul_kernel("matmul", tuple(params), a, b, c, tiles, b_is_transposed=True), TARGET)
+    (staging,) = (
+        node.var for node in walk(pipeline.function.body) if isinstance(node, s.Declare) and node.var.name == "staging"
+    )
+    width = math.gcd(tiles.n, 128 // out.nbytes)
+    assert len(pipeline.maps) == 3 and element_count(staging) == slots * tiles.m * width
+    assert pipeline.shared_bytes <= TARGET.block_shared_memory
+    result, expected = multiply(m, n, 72, tiles, blocks, out=out)
+    tolerance = 2e-2 if out is dtypes.bf16 else 2e-3
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=2e-2)
+
+
 def test_what_follows_the_product_is_computed_from_its_place():
     def epilogue(value, row, column):
         return build.cast(value + build.cast(row * 100 + column, dtypes.f32), dtypes.f32)
@@ -154,6 +188,6 @@ def test_only_kernels_of_the_shape_are_warp_specialized():
 def test_the_map_of_one_row_has_the_stride_of_a_dense_matrix_at_least(row_stride, given):
     at, bt, ct = params = pointers()
     a, b, c = matrix(at, 1, 76, row_stride, align=16), matrix(bt, 64, 76, 80, align=16), matrix(ct, 1, 64, align=16)
-    pipeline = lower_pipeline(matmul_kernel("matmul", tuple(params), a, b, c, NARROW, b_is_transposed=True))
+    pipeline = lower_pipeline(matmul_kernel("matmul", tuple(params), a, b, c, NARROW, b_is_transposed=True), TARGET)
     (stride,) = pipeline.maps[0].request({}).strides
     assert stride.value == given * 2

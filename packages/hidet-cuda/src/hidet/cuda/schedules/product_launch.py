@@ -104,7 +104,7 @@ class MatrixUnitLaunches:
     def _launch_warp_specialized(self, kernel: ProductKernel, tiled: TileKernel, count: Dim) -> Launch:
         """A persistent, warp-specialized kernel that computes `count` tiles, and its launch: as many blocks as the
         device holds at most."""
-        pipeline = lower_pipeline(tiled)
+        pipeline = lower_pipeline(tiled, self.launches.target)
         function = pipeline.function
         # Warps that move registers between each other have all of a multiprocessor.
         is_alone = MOVED_REGISTERS in function.attributes

@@ -76,6 +76,7 @@ class EncodedMap:
     box: tuple[int, ...]
     steps: tuple[int, ...]
     swizzle: int
+    promotion: int
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
 
@@ -190,7 +191,7 @@ class FakeDriver(FakeMemory):
         tensor = _map_tensor(place, dtype, rank, address, sizes, strides)
         self.maps.append(
             EncodedMap(
-                *tensor, _numbers(ctypes.c_uint32, rank, box), _numbers(ctypes.c_uint32, rank, steps), options[1]
+                *tensor, _numbers(ctypes.c_uint32, rank, box), _numbers(ctypes.c_uint32, rank, steps), *options[1:3]
             )
         )
         return self.refuse_maps
@@ -213,7 +214,7 @@ class FakeDriver(FakeMemory):
         tensor = _map_tensor(place, dtype, rank, address, sizes, strides)
         apart = _numbers(ctypes.c_uint32, rank, steps)
         corners = [_numbers(ctypes.c_int32, rank - 2, array) for array in (lower, upper)]
-        self.maps.append(EncodedMap(*tensor, (channels, pixels), apart, options[1], *corners))
+        self.maps.append(EncodedMap(*tensor, (channels, pixels), apart, *options[1:3], *corners))
         return self.refuse_maps
 
     def cuCtxGetCurrent(self, result: int) -> int:

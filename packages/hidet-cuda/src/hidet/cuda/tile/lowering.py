@@ -121,7 +121,7 @@ def _lower_warp_specialized(kernel: TileKernel, target: GpuTarget) -> LoweredTil
 
 def _lower_tma(kernel: TileKernel, target: GpuTarget) -> LoweredTiles:
     """As many blocks as the device holds at most."""
-    pipeline = lower_pipeline(kernel)
+    pipeline = lower_pipeline(kernel, target)
     resident = resident_blocks(pipeline.shared_bytes, pipeline.threads, target)
     function = pipeline.function
     if resident > 1:

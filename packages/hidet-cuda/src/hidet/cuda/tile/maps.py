@@ -1,5 +1,5 @@
-"""Tensor maps of what a ring loads, and the copies by TMA that read them: boxes of matrices, and for the matrix of what
-a filter sees of images, columns of pixels (PTX ISA, "Tensor copy").
+"""Tensor maps of what a ring loads and of what is stored, and the copies by TMA that read them: boxes of matrices, and
+for the matrix of what a filter sees of images, columns of pixels (PTX ISA, "Tensor copy").
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tensor_map import MapRequest, PixelColumns, map_type
 from hidet.gpu.tile.kernel import TileKernel
-from hidet.gpu.tile.statements import Load
+from hidet.gpu.tile.layout import CHUNK_BYTES
+from hidet.gpu.tile.statements import Load, Store
 from hidet.gpu.tile.tensors import Gathered, GTensor, Patches, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Bitcast, Expr, Var
+from hidet.ir.expr import Load as MemoryLoad
 from hidet.ir.types import PointerType
 from hidet.ir.visit import substitute, walk
 
@@ -35,7 +37,7 @@ class OuterAxis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixMap:
-    """A kernel's parameter `var`: the tensor map of `source`, from which boxes like a panel of `tile` are copied.
+    """A kernel's parameter `var`: the tensor map of `source`, from or to which boxes like a panel of `tile` are copied.
 
     base: where `source` lies when its outer axes are at 0. All but their places are expressions over the kernel's other
     parameters.
@@ -81,6 +83,12 @@ class MatrixMap:
             _copy("tensor_load", place, self.var, barrier, [column, load.row, *outer])
             for place, column in zip(places, _panels(load), strict=True)
         ]
+
+    def store(self, place: Expr, row: Expr, column: Expr) -> s.Stmt:
+        """A copy of a box to the matrix from an address in shared memory; what lies outside of the matrix is left."""
+        coordinates = [column, row, *(axis.place for axis in self.outer)]
+        numbers = [build.cast(coordinate, dtypes.i32) for coordinate in coordinates]
+        return s.Evaluate(intrinsic_call(f"cuda.tensor_store.{len(numbers)}d", self.var, place, *numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,6 +173,21 @@ def source_map(load: Load, kernel: TileKernel) -> SourceMap | None:
         return PixelMap(var, source, source.patches, load.target, Var("image", dtypes.i32), origins)
     found = _base(source, kernel) if isinstance(source, GTensor) else None
     return None if found is None or not isinstance(source, GTensor) else MatrixMap(var, source, load.target, *found)
+
+
+def target_map(store: Store, tile: STile, kernel: TileKernel) -> MatrixMap | None:
+    """The tensor map that takes boxes like a tile of what is stored; None where there is none."""
+    target, layout = store.target, tile.layout
+    sizes = (target.rows, target.columns, target.row_stride)
+    if target.align < CHUNK_BYTES or not layout.is_swizzled or layout.panels > 1:
+        return None
+    if any(depends_on_block(size, kernel) for size in sizes):
+        return None
+    if any(isinstance(node, MemoryLoad) for part in (target.pointer, *sizes) for node in walk(part)):
+        # The host, which makes the map, does not know where the matrix lies.
+        return None
+    found = _base(target, kernel)
+    return None if found is None else MatrixMap(Var(f"map_{tile.name}", map_type()), target, tile, *found)
 
 
 def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[OuterAxis, ...]] | None:

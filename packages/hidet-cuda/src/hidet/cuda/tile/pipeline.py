@@ -4,18 +4,21 @@ TMA brings whole boxes of matrices that tensor maps describe, zero outside of th
 reads them. Two barriers a stage order producer and consumers: `full` completes when the bytes of the stage's boxes have
 come, `empty` when all warps that multiply have read it. The kernel is persistent: blocks stay on their
 multiprocessor and take tiles of the grid in turn, so that copies for the next tile run while the last one is finished
-and stored.
+and stored; TMA brings results to memory as well, where their matrix has a map.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
+from hidet.cuda.schedules.tiling import resident_blocks
+from hidet.cuda.tile.box_stores import BoxStores, box_stores
 from hidet.cuda.tile.machine import machine
-from hidet.cuda.tile.maps import SourceMap, depends_on_block, source_map
+from hidet.cuda.tile.maps import MatrixMap, SourceMap, depends_on_block, source_map
 from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -33,11 +36,13 @@ from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.fragment import Threads, block_threads
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
+from hidet.gpu.tile.lower.store import StagedParts
 from hidet.gpu.tile.tensors import GTensor, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function
+from hidet.target import GpuTarget
 
 _ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
@@ -88,8 +93,8 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
     return source_map(load, kernel) is not None and not any(depends_on_block(size, kernel) for size in sizes)
 
 
-def lower_pipeline(kernel: TileKernel) -> Pipeline:
-    """The warp-specialized kernel; `fits_pipeline` says whether there is one."""
+def lower_pipeline(kernel: TileKernel, target: GpuTarget) -> Pipeline:
+    """The warp-specialized kernel for a device; `fits_pipeline` says whether there is one."""
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     threads = block_threads(kernel.warps)
     maps: list[SourceMap] = []
@@ -98,15 +103,16 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
         assert found is not None
         maps.append(found)
     stages = Stages(ring.stages)
-    consumer = _Consumer(kernel, threads, stages)
+    consumer = _Consumer(kernel, threads, stages, target)
     block = build.size_var("block")
     multipliers = kernel.threads
     warp = build.size_var("warp")
     copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, _copies(ring, maps, consumer, stages))])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
-    work: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, consumer.tile())])
+    work: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, consumer.tile()), *consumer.finished()])
+    all_maps = [*maps, *consumer.maps()]
     copiers = WARP
-    if multipliers > GROUP and consumer.held() > _MOST_HELD:
+    if consumer.is_alone():
         # Warps of a fourth of the multiprocessor share its registers: what the copying ones do not need, others get.
         copiers = GROUP
         copies = build.seq([registers("decrease", FEW_REGISTERS), copies])
@@ -115,20 +121,19 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
         [
             *positions(threads, warp),
             *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
-            s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(maps), stages.made(multipliers // WARP)])),
+            s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(all_maps), stages.made(multipliers // WARP)])),
             s.Evaluate(intrinsic_call("gpu.syncthreads")),
             s.If(build.binary("ge", warp, multipliers // WARP), copies, work),
         ]
     )
     count = multipliers + copiers
     attributes = (("block", (count, 1, 1)), *((MOVED_REGISTERS,) if copiers == GROUP else ()))
-    params = (*kernel.params, *(described.var for described in maps))
+    params = (*kernel.params, *(described.var for described in all_maps))
     function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
-    nbytes = sum(element_count(var) * var.dtype.nbytes for var in (*consumer.shared_arrays(), stages.barriers))
-    return Pipeline(function, count, tuple(maps), nbytes)
+    return Pipeline(function, count, tuple(all_maps), consumer.shared_bytes())
 
 
-def _prefetched(maps: list[SourceMap]) -> list[s.Stmt]:
+def _prefetched(maps: Sequence[SourceMap]) -> list[s.Stmt]:
     """Bring the maps into their cache, where the first copies would wait for them."""
     return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 
@@ -169,15 +174,54 @@ def _copies(ring: t.Ring, maps: list[SourceMap], tiles: TileLowering, stages: St
 class _Consumer(TileLowering):
     """The consumers: they multiply, map and store."""
 
-    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
+    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages, target: GpuTarget) -> None:
         super().__init__(kernel, threads, machine(FEATURES.__contains__))
         self._body = kernel.body
         self._stages = stages
+        self._boxes: dict[t.Store, BoxStores] = {}
         self._staging = self.staging_arrays(kernel)
+        for node in self._staging:
+            staging = self._staging_of(node)
+            assert staging is not None
+            boxes = None if staging.is_mapped_after else self._box_stores(node, staging, kernel, target)
+            if boxes is not None:
+                self._boxes[node] = boxes
+                self._staging = self.staging_arrays(kernel)
 
-    def held(self) -> int:
-        """Elements of register tiles that a thread holds."""
-        return sum(math.prod(fragment.extents) for fragment in self.fragments.values())
+    def _box_stores(self, node: t.Store, staging: Staging, kernel: TileKernel, target: GpuTarget) -> BoxStores | None:
+        """How TMA writes what is staged of a store, without room for it keeping a block out of the multiprocessor."""
+        part = staging.elements(self.threads) * staging.tile.dtype.nbytes
+        if part < _SWIZZLED_BYTES:
+            return None
+        nbytes, threads = self.shared_bytes(), kernel.threads + WARP
+        resident = 1 if self.is_alone() else resident_blocks(nbytes, threads, target)
+
+        def fits(more: int) -> bool:
+            needed = nbytes + more * part
+            return needed <= target.block_shared_memory and resident_blocks(needed, threads, target) >= resident
+
+        return box_stores(node, staging.layout, kernel, self.threads, fits)
+
+    def _staged_parts(self, node: t.Store) -> StagedParts | None:
+        return self._boxes.get(node)
+
+    def maps(self) -> list[MatrixMap]:
+        """The tensor maps of what is stored."""
+        return [boxes.described for boxes in self._boxes.values()]
+
+    def finished(self) -> list[s.Stmt]:
+        """What is waited for behind the last tile."""
+        return [boxes.finish() for boxes in self._boxes.values()]
+
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        arrays = (*self.shared_arrays(), self._stages.barriers)
+        return sum(element_count(var) * var.dtype.nbytes for var in arrays)
+
+    def is_alone(self) -> bool:
+        """Whether threads hold so many elements that a block has all registers of a multiprocessor."""
+        held = sum(math.prod(fragment.extents) for fragment in self.fragments.values())
+        return self.threads.count > GROUP and held > _MOST_HELD
 
     def shared_arrays(self) -> list[Var]:
         """What the kernel declares in shared memory, but for barriers."""

@@ -11,12 +11,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS, SharedLayout
-from hidet.gpu.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Fragment, Threads
-from hidet.gpu.tile.lower.store import is_multiple
+from hidet.gpu.tile.lower.fragment import PIECE_COLUMNS, PIECE_ROWS, Fragment, Threads
+from hidet.gpu.tile.lower.store import MEET, is_multiple
 from hidet.gpu.tile.tensors import GTensor, RTile
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -24,7 +23,6 @@ from hidet.ir.expr import Expr, Load, Var
 from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import substitute
 
-_MEET = s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES))
 # Bytes of registers for what is asked for ahead.
 _AHEAD_BYTES = 128
 
@@ -84,13 +82,13 @@ def store_finished(
     pieces = node.source.rows // threads.warps[0] // PIECE_ROWS
     panels = node.source.columns // threads.warps[1] // layout.columns
     # The first meeting lets all lanes finish reading what was staged before.
-    fast = [_MEET, rows.stage(piece, panel), _MEET, rows.written(piece, panel, slot)]
+    fast = [MEET, rows.stage(piece, panel), MEET, rows.written(piece, panel, slot)]
     ahead = [*map(s.Declare, rows.ahead.values()), _unrolled(slot, rows.group, rows.asked_for(piece, panel, slot))]
     inside = _unrolled(group, panels // rows.group, build.seq([*ahead, _unrolled(slot, rows.group, build.seq(fast))]))
     # One loop for all parts, whose code is short; each part's products have registers of their own.
     own = build.size_var("own")
     staged = _unrolled(own, panels, s.If(build.equal(own, part), rows.stage(piece, own)))
-    slow = [_MEET, staged, _MEET, rows.written_one_by_one(piece, part)]
+    slow = [MEET, staged, MEET, rows.written_one_by_one(piece, part)]
     outside = s.For(part, build.index(0), build.index(panels), build.seq(slow))
     # All lanes of a warp go the same way, so that what it reads ahead stands under no condition of its own.
     parts = s.If(rows.are_whole_chunks(piece), inside, outside)

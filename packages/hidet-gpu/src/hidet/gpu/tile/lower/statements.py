@@ -25,7 +25,7 @@ from hidet.gpu.tile.lower.finish import StoredMap, finish_layout, staged_tile, s
 from hidet.gpu.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.gpu.tile.lower.machine import Machine, Operand
 from hidet.gpu.tile.lower.reduce import reduce_tile
-from hidet.gpu.tile.lower.store import rows_layout, store_elements, store_rows
+from hidet.gpu.tile.lower.store import StagedParts, rows_layout, store_elements, store_rows
 from hidet.gpu.tile.lower.uses import comes_before_ring, parted_fetches, stored_maps
 from hidet.gpu.tile.tensors import RTile, STile
 from hidet.gpu.tile.walk import all_stmts, register_tiles
@@ -228,9 +228,13 @@ class TileLowering:
         layout, stored = staging.layout, self._stored_map(node.source)
         if stored is not None and staging.is_mapped_after:
             return store_finished(node, stored, self.fragments[staging.tile], place, layout, self.threads)
-        return store_rows(
-            node, partial(self._part, node.source), place, layout, self.threads, self.machine.write_square
-        )
+        part = partial(self._part, node.source)
+        way = self._staged_parts(node)
+        return store_rows(node, part, place, layout, self.threads, self.machine.write_square, way)
+
+    def _staged_parts(self, node: t.Store) -> StagedParts | None:
+        """How what is staged of a store gets to memory; None where lanes read and write it."""
+        return None
 
     def _stored_map(self, tile: RTile) -> StoredMap | None:
         """The map that makes a tile where it is stored; None for a tile that is held."""
@@ -284,7 +288,9 @@ class TileLowering:
         for stmt in kernel.body:
             staging = self._staging_of(stmt) if isinstance(stmt, t.Store) else None
             if isinstance(stmt, t.Store) and staging is not None:
-                shape = (build.index(staging.elements(self.threads)),)
+                way = self._staged_parts(stmt)
+                slots = 1 if way is None else way.slots
+                shape = (build.index(slots * staging.elements(self.threads)),)
                 found[stmt] = Var("staging", BufferType(staging.tile.dtype, shape, None, "shared"))
         return found
 
@@ -307,7 +313,7 @@ class Staging:
     is_mapped_after: bool
 
     def elements(self, threads: Threads) -> int:
-        """Elements of shared memory for all warps."""
+        """Elements of shared memory for a part of each warp."""
         return self.layout.size * threads.count // WARP
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
@@ -22,6 +23,8 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Const, Expr, Load, Var
 from hidet.ir.types import BufferType, VectorType
 
+MEET = s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES))
+"""The lanes of a warp meet, and see what each other has written."""
 _LINE_BYTES = 128
 _MOST_TURNS = 8
 
@@ -76,18 +79,39 @@ Part = Callable[[tuple[Expr, Expr], int], tuple[list[s.Stmt], Element]]
 them, along rows and columns."""
 
 
+class StagedParts(Protocol):
+    """How parts that a warp has staged get to memory."""
+
+    @property
+    def slots(self) -> int:
+        """How many parts a warp stages before the first one's place is used again."""
+
+    def free(self) -> list[s.Stmt]:
+        """Wait until the place of the next part may be written."""
+
+    def write(self, staging: Expr, place: Expr, part: tuple[Expr, Expr]) -> list[s.Stmt]:
+        """Write what lanes have staged at an offset of shared memory. part: which one along the warp's rows and
+        columns."""
+
+
 def store_rows(
-    node: Store, part: Part, staging: Expr, layout: SharedLayout, threads: Threads, write_square: WriteSquare | None
+    node: Store,
+    part: Part,
+    staging: Expr,
+    layout: SharedLayout,
+    threads: Threads,
+    write_square: WriteSquare | None,
+    parts: StagedParts | None = None,
 ) -> s.Stmt:
     """Write the elements inside the matrix, by rows.
 
-    staging: shared memory of `layout.size` elements for each warp. write_square: the device's way to write there, if it
-    has one (`hidet.gpu.tile.lower.machine.Machine`).
+    staging: shared memory of `layout.size` elements for each slot of each warp. write_square: the device's way to write
+    there, if it has one (`hidet.gpu.tile.lower.machine.Machine`). parts: None where lanes write what they read there.
     """
+    way: StagedParts = _ByLanes(node, layout, threads) if parts is None else parts
     warp = threads.warp_row * threads.warps[1] + threads.warp_column
     first = build.size_var("staged")
     piece, panel = build.size_var("piece_row"), build.size_var("panel")
-    meet = s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES))
     pieces = layout.columns // PIECE_COLUMNS
     shape = tuple(map(build.index, (pieces, 2, 2)))
     values = Var("values", BufferType(node.source.dtype, shape, None, "register"))
@@ -97,22 +121,47 @@ def store_rows(
     def compute(at: tuple[Expr, ...]) -> s.Stmt:
         return s.Store(values, at, element((piece, panel * pieces + at[0], at[1], at[2])))
 
-    # A part is computed after the one before it is stored, not all at first, which registers would not hold. The first
-    # meeting lets all lanes finish reading what was staged before.
+    rows, panels = staged_parts(node, layout, threads.warps)
+    place = first if way.slots == 1 else first + (piece * panels + panel) % way.slots * layout.size
+    # A part is computed after the one before it is stored, not all at first, which registers would not hold.
     steps = [
         s.Declare(values),
         *prepared,
         each((pieces, 2, 2), compute),
-        meet,
-        _write(values, staging, first, layout, threads, write_square),
-        meet,
-        _read(node, staging, first, layout, (piece, panel), threads),
+        *way.free(),
+        _write(values, staging, place, layout, threads, write_square),
+        *way.write(staging, place, (piece, panel)),
     ]
-    rows, columns = (
-        n // count for n, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
-    )
-    staged = _unrolled(piece, rows // PIECE_ROWS, _unrolled(panel, columns // layout.columns, build.seq(steps)))
-    return build.seq([s.Declare(first, warp * layout.size), staged])
+    staged = _unrolled(piece, rows, _unrolled(panel, panels, build.seq(steps)))
+    return build.seq([s.Declare(first, warp * (way.slots * layout.size)), staged])
+
+
+def staged_parts(node: Store, layout: SharedLayout, warps: tuple[int, int]) -> tuple[int, int]:
+    """How many parts a warp stages along its rows and columns."""
+    rows, columns = (n // count for n, count in zip((node.source.rows, node.source.columns), warps, strict=True))
+    return rows // PIECE_ROWS, columns // layout.columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ByLanes:
+    """`StagedParts` that lanes read and write."""
+
+    node: Store
+    layout: SharedLayout
+    threads: Threads
+
+    @property
+    def slots(self) -> int:
+        """All of it is read when the next part comes."""
+        return 1
+
+    def free(self) -> list[s.Stmt]:
+        """All lanes have read what was staged before."""
+        return [MEET]
+
+    def write(self, staging: Expr, place: Expr, part: tuple[Expr, Expr]) -> list[s.Stmt]:
+        """Each lane, some chunks."""
+        return [MEET, _read(self.node, staging, place, self.layout, part, self.threads)]
 
 
 def _write(
