@@ -149,3 +149,29 @@ def test_a_place_in_what_was_overwritten_is_left_to_torch_where_the_argument_beg
     with torch.no_grad(), pytest.warns(FallbackWarning, match="as_strided of what was overwritten"):
         result = torch.compile(function, backend="hidet")(given)
     assert torch.equal(result, function(other))
+
+
+DETACHED: dict[str, Callable[[Tensor], Tensor]] = {
+    "a detached tensor": lambda x: x.detach(),
+    "detached rows in a line": lambda x: x.reshape(-1).detach(),
+    "the data of rows": lambda x: x.data[1:],
+}
+
+
+@pytest.mark.parametrize("name", DETACHED)
+def test_what_was_detached_from_an_argument_has_the_gradients_of_what_is_written_to_it(name: str) -> None:
+    """AOTAutograd makes such a result anew from the argument, without them."""
+
+    def function(x: Tensor) -> Tensor:
+        detached = DETACHED[name](x)
+        detached[:1].copy_((x * 2).sum())
+        return detached
+
+    given, other = (torch.arange(6.0).reshape(3, 2).requires_grad_() for _ in range(2))
+    with pytest.warns(FallbackWarning, match="written to what was detached from an argument"):
+        result = torch.compile(function, backend="hidet")(given)
+    right = function(other)
+    (result * 3).sum().backward()
+    (right * 3).sum().backward()
+    assert torch.equal(result, right) and torch.equal(given, other)
+    assert torch.equal(given.grad, other.grad) and bool(right.requires_grad)

@@ -146,6 +146,8 @@ def _or_in_torch(
 
 
 def _compile_dynamo(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
+    if compat_memory.forgets_gradients(gm):
+        _refuse("values with gradients are written to what was detached from an argument, which AOTAutograd forgets")
     if records_gradients(example_inputs) and may_wait(gm, example_inputs):
         try:
             return _compile_waiting(gm, example_inputs, ctx)

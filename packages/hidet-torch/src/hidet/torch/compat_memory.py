@@ -37,6 +37,31 @@ def correcting_memory_analysis(refuse: Callable[[str], None]) -> Iterator[None]:
             _name_symbols_of_guards()
 
 
+def forgets_gradients(gm: torch.fx.GraphModule) -> bool:
+    """Whether AOTAutograd returns a result of dynamo's graph without the gradient that it has in eager mode: what was
+    detached from an argument, and then had values with gradients written to it. It makes such a result anew from the
+    argument, to which those values belong as if they had none."""
+    values = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    arguments = [value for value in values if isinstance(value, torch.Tensor)]
+    storages = {compat.storage_key(argument) for argument in arguments}
+    # To autograd, what is not detached from an argument is a view of it, or of what that is a view of.
+    known = {id(_viewed(argument)) for argument in arguments}
+    results = (node.meta.get("example_value") for node in gm.graph.output_node().all_input_nodes)
+    return any(
+        isinstance(result, torch.Tensor)
+        and result.requires_grad
+        and id(_viewed(result)) not in known
+        and compat.storage_key(result) in storages
+        for result in results
+    )
+
+
+def _viewed(tensor: torch.Tensor) -> torch.Tensor:
+    """What a tensor is a view of; itself where it is none."""
+    base = compat.base(tensor)
+    return tensor if base is None else base
+
+
 @contextmanager
 def _patched(owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> Iterator[None]:
     """A context in which a function of torch's is what `make` makes of it."""
