@@ -1,18 +1,23 @@
-"""Measure products of matrices on a GPU: hidet's kernels beside torch's, which are cuBLAS's.
+"""Measure products of matrices on a GPU: hidet's kernels beside the fastest of those that cublasLt proposes.
 
     python benchmarks/gpu_products.py                                   all rows
+    python benchmarks/gpu_products.py --drawn 200                       200 that nobody has chosen
     python benchmarks/gpu_products.py --rows 4096x4096x4096:NT:f16      one, written m x n x k : order : dtype
     python benchmarks/gpu_products.py --rows 12x128x128x64:NN:f16       of 12 products at once
 
-Times are medians of CUDA-graph replays, in which inputs take turns, so that those of a call lie in no cache.
+Times are medians of CUDA-graph replays, in which inputs take turns, so that those of a call lie in no cache. Systems
+take turns as well, each behind a rest, so that none is slowed by what the one before has heated up.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import random
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -27,6 +32,7 @@ from rich.table import Table
 from torch import Tensor
 
 import hidet
+from benchmarks.cublas_lt import products
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_rows import DTYPES
 from benchmarks.options import report_console, rows_of
@@ -42,6 +48,14 @@ _CACHE_BYTES = 120e6
 """More than twice the second-level cache of the largest device."""
 _MOST_INPUTS = 40
 _REPLAYS = 9
+_TURNS, _REST = 3, 5e-3
+_PROPOSALS, _FINALISTS = 12, 2
+"""Algorithms that cublasLt is asked for, and those of them that are timed in turns with the others."""
+_MOST_ERROR = 1e-2
+"""Of a proposed algorithm that is taken for right."""
+_WORST = 10
+_LEAST_PRODUCTS, _MOST_PRODUCTS = 1e6, 3e11
+"""Multiplications of drawn products."""
 _DEFAULT = (
     *("8192x8192x8192:NT:f16", "4096x4096x4096:NT:f16", "4096x4096x4096:NN:bf16", "2048x2048x2048:NT:f16"),
     *("1024x1024x1024:NT:f16", "512x512x512:NT:f16", "256x4096x4096:NT:f16", "16x4096x4096:NT:f16"),
@@ -100,13 +114,20 @@ class ProductName:
 
 @dataclass(frozen=True, slots=True)
 class ProductRow:
-    """Seconds of torch and hidet, and root mean square errors against f64, relative to the result's."""
+    """Seconds of torch, which takes the first algorithm that cuBLAS proposes, of the fastest that cublasLt proposes,
+    and of hidet, and root mean square errors of torch and hidet against f64, relative to the result's."""
 
     name: str
     torch: float
+    cublas: float
     hidet: float
     torch_error: float
     hidet_error: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the fastest of cuBLAS hidet is."""
+        return self.cublas / self.hidet
 
 
 @click.command()
@@ -116,25 +137,30 @@ class ProductRow:
     default=",".join(_DEFAULT),
     help="mxnxk:order:dtype, comma-separated.",
 )
+@click.option("--drawn", type=click.IntRange(min=1), help="So many rows that are drawn by a seed, instead of --rows.")
+@click.option("--seed", default=0, show_default=True)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
-def main(rows: tuple[ProductName, ...], json_path: Path | None) -> None:
-    """Measure products of matrices on a GPU: hidet's kernels beside torch's."""
+def main(rows: tuple[ProductName, ...], drawn: int | None, seed: int, json_path: Path | None) -> None:
+    """Measure products of matrices on a GPU: hidet's kernels beside those of cublasLt."""
+    rows = rows if drawn is None else drawn_products(drawn, seed)
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
     console, environment = report_console(), describe_environment()
     console.print(f"{environment['device']['gpu']}, {environment['date']}")
-    table = Table("product", *(f"{system} us" for system in ("torch", "hidet")), "torch / hidet", "errors")
+    table = Table("product", "torch us", "cublasLt us", "hidet us", "cublasLt / hidet", "errors")
     done: list[ProductRow] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = list(pool.map(compiled, rows))
     for name, run in zip(rows, runs, strict=True):
         row = measure(name, run)
         done.append(row)
-        times = [f"{seconds * 1e6:.1f}" for seconds in (row.torch, row.hidet)]
-        errors = f"{row.torch_error:.1e}, {row.hidet_error:.1e}"
-        table.add_row(row.name, *times, f"{row.torch / row.hidet:.2f}", errors)
+    for row in sorted(done, key=lambda row: row.ratio)[: _WORST if drawn else None]:
+        times = [f"{seconds * 1e6:.1f}" for seconds in (row.torch, row.cublas, row.hidet)]
+        table.add_row(row.name, *times, f"{row.ratio:.2f}", f"{row.torch_error:.1e}, {row.hidet_error:.1e}")
     table.add_section()
-    table.add_row("geometric mean", "", "", f"{geometric_mean([row.torch / row.hidet for row in done]):.2f}", "")
+    table.add_row(
+        f"geometric mean of {len(done)}", "", "", "", f"{geometric_mean([row.ratio for row in done]):.3f}", ""
+    )
     console.print(table)
     if json_path is not None:
         text = json.dumps({**environment, "products": [asdict(row) for row in done]}, indent=2)
@@ -149,8 +175,29 @@ def measure(name: ProductName, run: Callable[..., Any]) -> ProductRow:
     inputs = [tuple(torch.randn(shape, device="cuda", dtype=dtype) for shape in name.shapes) for _ in range(count)]
     exact = name.multiply(*(x.double() for x in inputs[0]))
     errors = [relative_error(multiply(*inputs[0]), exact) for multiply in (name.multiply, run)]
-    times = [replayed(multiply, inputs) for multiply in (name.multiply, run)]
-    return ProductRow(str(name), *times, *errors)
+    a, b = inputs[0]
+    proposed = products(a, b, name.order, is_tf32=name.dtype == "tf32", most=_PROPOSALS)
+    right = [multiply for multiply in proposed if relative_error(multiply(*inputs[0]), exact) < _MOST_ERROR]
+    hinted = [replayed(multiply, inputs, replays=1) for multiply in right]
+    ranked = [right[place] for place in sorted(range(len(right)), key=hinted.__getitem__)]
+    systems = (name.multiply, run, *ranked[:_FINALISTS])
+    torch_seconds, seconds, *best = replayed_in_turns(systems, inputs)
+    return ProductRow(str(name), torch_seconds, min(torch_seconds, *best), seconds, *errors)
+
+
+def drawn_products(count: int, seed: int) -> tuple[ProductName, ...]:
+    """Products of any size: 1 to 8192 rows, sums of 16 to 8192 terms; every third with any numbers, odd ones too, the
+    others with multiples of 8, or of 64, columns and terms."""
+    generator = random.Random(seed)
+    found: list[ProductName] = []
+    while len(found) < count:
+        step = (1, 8, 64)[len(found) % 3]
+        m, n, k = (math.exp(generator.uniform(math.log(least), math.log(8192))) for least in (1, 16, 16))
+        columns, terms = (max(step, round(size / step) * step) for size in (n, k))
+        name = ProductName(1, round(m), columns, terms, generator.choice(("NT", "NT", "NN", "TN")), "f16")
+        if _LEAST_PRODUCTS <= name.m * name.n * name.k <= _MOST_PRODUCTS:
+            found.append(name)
+    return tuple(found)
 
 
 def relative_error(result: Tensor, exact: Tensor) -> float:
@@ -179,24 +226,47 @@ def compiled_text(text: str) -> Callable[..., Any]:
     return lambda *inputs: graph.run(list(inputs), adapter)[0]
 
 
-def replayed(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]]) -> float:
+def replayed(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]], replays: int = _REPLAYS) -> float:
     """Seconds of a call, from replays of a CUDA graph that makes one for each of the inputs."""
-    stream = torch.cuda.Stream()
+    return statistics.median(_seconds(_captured(multiply, inputs), replays)) / len(inputs)
+
+
+def replayed_in_turns(systems: Sequence[Callable[..., object]], inputs: Sequence[tuple[Tensor, ...]]) -> list[float]:
+    """Seconds of a call of each system, from replays of CUDA graphs in turns, there and back, each behind a rest."""
+    graphs = [_captured(multiply, inputs) for multiply in systems]
+    durations: list[list[float]] = [[] for _ in systems]
+    for turn in range(_TURNS):
+        places = range(len(graphs))
+        for place in places if turn % 2 == 0 else reversed(places):
+            time.sleep(_REST)
+            durations[place] += _seconds(graphs[place], _REPLAYS // _TURNS)
+    return [statistics.median(each) / len(inputs) for each in durations]
+
+
+def _captured(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]]) -> torch.cuda.CUDAGraph:
+    """A CUDA graph of a call with each of the inputs."""
+    stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
     with torch.cuda.stream(stream):
         for given in inputs:
             multiply(*given)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
-            kept = [multiply(*given) for given in inputs]
-        durations: list[float] = []
-        for _ in range(_REPLAYS + 2):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch's
-            start.record(stream)  # type: ignore[no-untyped-call]  # as above
-            graph.replay()
-            end.record(stream)  # type: ignore[no-untyped-call]  # as above
-            end.synchronize()  # type: ignore[no-untyped-call]  # as above
-            durations.append(start.elapsed_time(end) / 1e3)  # type: ignore[no-untyped-call]  # as above
-    return statistics.median(durations[2:]) / len(kept)
+            for given in inputs:
+                multiply(*given)
+    return graph
+
+
+def _seconds(graph: torch.cuda.CUDAGraph, replays: int) -> list[float]:
+    """Seconds of replays, but for the first two."""
+    durations: list[float] = []
+    for _ in range(replays + 2):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch's
+        start.record()  # type: ignore[no-untyped-call]  # as above
+        graph.replay()
+        end.record()  # type: ignore[no-untyped-call]  # as above
+        end.synchronize()  # type: ignore[no-untyped-call]  # as above
+        durations.append(start.elapsed_time(end) / 1e3)  # type: ignore[no-untyped-call]  # as above
+    return durations[2:]
 
 
 if __name__ == "__main__":

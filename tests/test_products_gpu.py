@@ -125,6 +125,16 @@ def test_rows_of_odd_lengths_are_multiplied_and_written(m: int, n: int, k: int) 
     check(lambda x, w, c: torch.relu(torch.nn.functional.linear(x, w, c)), a, b, bias)
 
 
+@pytest.mark.parametrize("orders", ["NN", "NT", "TT"])
+@pytest.mark.parametrize(("m", "n", "k"), [(1000, 1000, 1000), (2987, 1032, 3000), (300, 4104, 520), (129, 2056, 1016)])
+def test_blocks_that_share_copies_multiply_right(m: int, n: int, k: int, orders: str) -> None:
+    """Rows of 16-bit floats that begin within lines of the cache: pairs of blocks copy for each other."""
+    torch.manual_seed(0)
+    a = normal(m, k, dtype=torch.float16) if orders[0] == "N" else normal(k, m + -m % 8, dtype=torch.float16).T[:m]
+    b = normal(k, n, dtype=torch.float16) if orders[1] == "N" else normal(n, k, dtype=torch.float16).T
+    check(lambda x, y: torch.relu(x @ y), a, b)
+
+
 def test_views_that_start_anywhere_are_multiplied() -> None:
     torch.manual_seed(0)
     whole = normal(65, 264, dtype=torch.float16)

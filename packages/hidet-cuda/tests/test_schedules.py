@@ -190,6 +190,20 @@ def test_linear_layers_of_windows_read_a_copy() -> None:
     assert ContiguousRows().run(regular, ctx) is regular
 
 
+@pytest.mark.parametrize("order", ["%w: f16[1000, 520]", "%w: f16[520, 1000]"])
+def test_products_of_rows_between_lines_are_launched_in_clusters_that_share_copies(order: str) -> None:
+    """They are made here, and run by the simulator at small sizes (tile/test_pipeline.py)."""
+    value = "  %b: f16[520, 1000] = transpose(%w, perm=[1, 0])\n" if "[1000, 520]" in order else ""
+    right = "%b" if value else "%w"
+    text = f"graph g(%a: f16[2000, 520], {order}):\n{value}  %0: f16[2000, 1000] = matmul(%a, {right})\n  return %0\n"
+    (step,) = tasks(text, "sm_90a")
+    assert "tensor_load_multicast" in print_module(step.program.module)
+    module = block_launches(step.program.module)
+    verify_module(module)
+    clusters = [launch.cluster for launch in launches_of(module)]
+    assert clusters and all(cluster == () or cluster[0].value == 2 for cluster in clusters) and any(clusters)
+
+
 def is_warp_specialized(text: str, arch: str = "sm_90a") -> bool:
     """Whether the one task of a graph has a kernel that TMA feeds."""
     (step,) = tasks(text, arch)

@@ -10,10 +10,12 @@ from hidet.cuda.schedules.tiling import (
     WARP_SPECIALIZED_TILES,
     choose_tiling,
     resident_blocks,
+    shares_copies,
     warp_specialized_bytes,
 )
 from hidet.cuda.target import CudaTarget
 from hidet.gpu.schedules.tiling import Extents
+from hidet.gpu.tile.templates.matmul import MatmulTiles
 
 H100 = CudaTarget("sm_90a")
 
@@ -40,6 +42,17 @@ def test_skinny_gemms_are_spread_over_the_device(n: int) -> None:
 def test_layers_of_320_channels_and_multiples_fill_the_device_at_once(m: int, n: int, tiles: int) -> None:
     rows, columns = chosen(m, n, 2880)
     assert m // rows * n // columns == tiles
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1000, 1000, 1000), (2747, 6872, 7832)])
+def test_pairs_of_blocks_share_copies_of_rows_between_lines_and_of_no_others(m: int, n: int, k: int) -> None:
+    between, at_lines = (Extents(1, m, n, k, 2, is_between_lines=is_between) for is_between in (True, False))
+    large = [each for each in WARP_SPECIALIZED_TILES if each.m == 128]
+    assert all(shares_copies(between, each) and not shares_copies(at_lines, each) for each in large)
+    small = MatmulTiles(64, 64, 64, 6, (4, 1))
+    assert not shares_copies(between, small), "blocks of one warp group"
+    assert not shares_copies(Extents(1, m, n, 184, 2, is_between_lines=True), large[0]), "few steps"
+    assert not shares_copies(Extents(1, 128, n, k, 2, is_between_lines=True), large[0]), "one row of tiles"
 
 
 def test_a_batch_counts_as_more_tiles() -> None:

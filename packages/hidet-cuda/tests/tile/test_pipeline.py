@@ -7,7 +7,7 @@ import pytest
 
 from hidet import dtypes
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.tile.pipeline import fits_pipeline, lower_pipeline
+from hidet.cuda.tile.pipeline import CLUSTER, can_share_copies, fits_pipeline, lower_pipeline
 from hidet.gpu.tile.lower.statements import element_count
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import GTensor, computed, matrix
@@ -28,19 +28,39 @@ def pointers(dtype=dtypes.f16, out=dtypes.f16):
     return [e.Var(name, PointerType(type_)) for name, type_ in (("a", dtype), ("b", dtype), ("c", out))]
 
 
-def launched(kernel, blocks):
-    """A module that launches `blocks` blocks, whatever the number of tiles."""
-    pipeline = lower_pipeline(kernel, TARGET)
+def launched(kernel, blocks, *, cluster=1):
+    """A module that launches `blocks` blocks, whatever the number of tiles, in clusters that share copies."""
+    pipeline = lower_pipeline(kernel, TARGET, shares_copies=cluster > 1)
     outer = tuple(e.Var(var.name, var.type) for var in kernel.params)
     given = dict(zip(kernel.params, outer, strict=True))
     maps = [described.request(given).call() for described in pipeline.maps]
-    launch = s.Launch(kernel.name, (build.index(blocks),), (*outer, *maps), block=(build.index(pipeline.threads),))
+    launch = s.Launch(
+        kernel.name,
+        (build.index(blocks),),
+        (*outer, *maps),
+        block=(build.index(pipeline.threads),),
+        cluster=(build.index(cluster),) if cluster > 1 else (),
+    )
     module = Module((pipeline.function, Function("main", outer, launch, "host")), "main")
     verify_module(module)
     return module
 
 
-def multiply(m, n, k, tiles=NARROW, blocks=2, *, ta=False, tb=True, dtype=dtypes.f16, out=dtypes.f16, align=16, **more):
+def multiply(
+    m,
+    n,
+    k,
+    tiles=NARROW,
+    blocks=2,
+    *,
+    ta=False,
+    tb=True,
+    dtype=dtypes.f16,
+    out=dtypes.f16,
+    align=16,
+    cluster=1,
+    **more,
+):
     """A product by the kernel, which finds NaN in the result, and by numpy."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(dtype.numpy()) for shape in ((m, k), (k, n)))
@@ -58,7 +78,7 @@ def multiply(m, n, k, tiles=NARROW, blocks=2, *, ta=False, tb=True, dtype=dtypes
         **more,
     )
     c = np.full((m, n), np.nan, out.numpy())
-    run_module(launched(kernel, blocks), [held_a, held_b, c])
+    run_module(launched(kernel, blocks, cluster=cluster), [held_a, held_b, c])
     return c.astype(np.float64), a.astype(np.float64) @ b.astype(np.float64)
 
 
@@ -130,6 +150,33 @@ def test_boxes_of_results_are_written_while_the_next_tile_is_multiplied(tiles, o
     result, expected = multiply(m, n, 72, tiles, blocks, out=out)
     tolerance = 2e-2 if out is dtypes.bf16 else 2e-3
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=2e-2)
+
+
+@pytest.mark.parametrize(("m", "n", "blocks"), [(304, 200, 4), (64, 40, 2), (200, 520, 2)])
+@pytest.mark.parametrize(
+    ("tiles", "ta", "tb"),
+    [
+        (MatmulTiles(64, 64, 64, 3, (4, 1)), False, True),
+        (MatmulTiles(64, 128, 64, 3, (4, 1)), True, False),
+        (MatmulTiles(128, 80, 64, 3, (8, 1)), False, True),
+        (MatmulTiles(128, 256, 64, 4, (8, 1)), False, False),
+    ],
+)
+def test_blocks_of_a_cluster_copy_for_each_other(tiles, ta, tb, m, n, blocks):
+    result, expected = multiply(m, n, 200, tiles, blocks, ta=ta, tb=tb, cluster=CLUSTER)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("n", "tb", "shares"),
+    [(80, True, True), (72, True, False), (64, False, True), (128, False, True), (192, False, False)],
+)
+def test_blocks_share_copies_of_tiles_that_have_as_many_parts(n, tb, shares):
+    at, bt, ct = params = pointers()
+    a, b = matrix(at, 300, 136, align=16), matrix(bt, *((200, 136) if tb else (136, 200)), align=16)
+    tiles = MatmulTiles(64, n, 64, 3, (4, 1))
+    kernel = matmul_kernel("matmul", tuple(params), a, b, matrix(ct, 300, 200, align=16), tiles, b_is_transposed=tb)
+    assert can_share_copies(kernel) == shares
 
 
 def test_what_follows_the_product_is_computed_from_its_place():

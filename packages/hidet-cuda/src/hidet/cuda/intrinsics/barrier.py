@@ -72,4 +72,11 @@ BARRIER = table(
         Value("rank", (i32,)),
         effect="waits",
     ),
+    _barrier(
+        "barrier_arrive_remote_relaxed",
+        "as cuda.barrier_arrive_remote, of a thread that has read, and written nothing: no writes are released",
+        "mbarrier.arrive",
+        Value("rank", (i32,)),
+        effect="waits",
+    ),
 )

@@ -22,7 +22,10 @@ OVERLAPPED = ("overlapped", True)
 
 _WAIT, _ALLOW = "cuda.grid_dependency_wait", "cuda.grid_dependency_launch"
 _PREPARATIONS = frozenset(
-    {"cuda.barrier_init", "cuda.fence_barrier_init", "cuda.prefetch_tensor_map", "gpu.syncthreads"}
+    {
+        *("cuda.barrier_init", "cuda.fence_barrier_init", "cuda.prefetch_tensor_map"),
+        *("gpu.syncthreads", "cuda.cluster_arrive", "cuda.cluster_wait"),
+    }
 )
 """Of a block: of its barriers in shared memory, and of maps, which are arguments."""
 _QUIET = (Seq, Declare, Assign, For, If, Evaluate)

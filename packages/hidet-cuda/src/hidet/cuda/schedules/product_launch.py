@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.cuda.schedules.product_tiles import GEMV_TILES
-from hidet.cuda.schedules.tiling import resident_blocks, unaligned
+from hidet.cuda.schedules.tiling import resident_blocks, shares_copies, unaligned
 from hidet.cuda.tile.machine import machine
-from hidet.cuda.tile.pipeline import lower_pipeline
+from hidet.cuda.tile.pipeline import CLUSTER, can_share_copies, lower_pipeline
 from hidet.cuda.tile.stages import MOVED_REGISTERS
 from hidet.dims import Dim
+from hidet.gpu.schedules.matmul import extents_of
 from hidet.gpu.schedules.product import PatchOperand
 from hidet.gpu.schedules.product_kernel import ProductKernel
 from hidet.gpu.schedules.product_launch import Multiplication, Premises, ProductLaunches, is_unaligned
@@ -69,15 +70,13 @@ class MatrixUnitLaunches:
 
     def _multiply(self, tiles: MatmulTiles, premises: Premises, is_warp_specialized: bool) -> Launch:
         """A kernel that multiplies tile by tile, and its launch."""
-        launches = self.launches
-        product, builder = launches.product, launches.builder
+        launches, builder = self.launches, self.launches.builder
         name, kernel = builder.name(), launches.kernel()
         what = launches.multiplication(kernel, tiles, premises, fetches=True)
         tiled = replace(self._tile_kernel(name, what, tiles), params=kernel.scope.params)
         builder.record(tiled)
         if is_warp_specialized:
-            count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
-            return self._launch_warp_specialized(kernel, tiled, count)
+            return self._launch_warp_specialized(kernel, tiled, tiles, what.outer)
         function = lower_kernel(tiled, machine(launches.target.has))
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
@@ -101,10 +100,14 @@ class MatrixUnitLaunches:
             steps=what.steps,
         )
 
-    def _launch_warp_specialized(self, kernel: ProductKernel, tiled: TileKernel, count: Dim) -> Launch:
-        """A persistent, warp-specialized kernel that computes `count` tiles, and its launch: as many blocks as the
-        device holds at most."""
-        pipeline = lower_pipeline(tiled, self.launches.target)
+    def _launch_warp_specialized(
+        self, kernel: ProductKernel, tiled: TileKernel, tiles: MatmulTiles, outer: Dim
+    ) -> Launch:
+        """A persistent, warp-specialized kernel that computes tiles of `outer` matrices, and its launch: as many blocks
+        as the device holds at most."""
+        product, builder = self.launches.product, self.launches.builder
+        cluster = CLUSTER if shares_copies(extents_of(product), tiles) and can_share_copies(tiled) else 1
+        pipeline = lower_pipeline(tiled, self.launches.target, shares_copies=cluster > 1)
         function = pipeline.function
         # Warps that move registers between each other have all of a multiprocessor.
         is_alone = MOVED_REGISTERS in function.attributes
@@ -112,7 +115,10 @@ class MatrixUnitLaunches:
         if resident > 1:
             # Else the assembler takes so many registers that fewer blocks fit, and the others start when those end.
             function = replace(function, attributes=(*function.attributes, ("min_blocks", resident)))
-        grid = (build.minimum(self.launches.builder.size(count), self.launches.target.multiprocessors * resident),)
+        count = dims.ceildiv(product.m, tiles.m * cluster) * dims.ceildiv(product.n, tiles.n) * outer
+        most = self.launches.target.multiprocessors * resident // cluster
+        grid = (build.minimum(builder.size(count), most) * cluster,)
         pointers, sizes = self.launches.pointers(kernel), kernel.scope.arguments
         maps = [described.argument for described in pipeline.maps]
-        return self.launches.builder.launch(function, pointers, sizes, grid, pipeline.threads, maps)
+        launch = builder.launch(function, pointers, sizes, grid, pipeline.threads, maps)
+        return replace(launch, cluster=(build.index(cluster),)) if cluster > 1 else launch

@@ -94,7 +94,7 @@ def with_bytes_along_k(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
     return replace(tiles, k=tiles.k * 2 // nbytes)
 
 
-# What the model measured, on an H100; clock cycles of one multiprocessor.
+# What the model measured, on an H100, and for warp-specialized kernels on an H200; clock cycles of one multiprocessor.
 _PRODUCTS = 600
 """Multiplications a cycle in a tile that is large enough."""
 _BYTES = 40
@@ -115,9 +115,13 @@ _LEFT_COLUMNS = 4
 """Columns that a step multiplies in the time that it takes for the left operand, whatever their number."""
 _SPECIALIZED_BYTES = 7100
 """Bytes a cycle from the second-level cache by TMA, by the whole device."""
+_BETWEEN_LINES = 1.6
+"""How many times as long that takes for rows that begin within lines of the cache."""
 _SPECIALIZED_STEP, _SPECIALIZED_DELAY = 240, 1770
 """A step of one block alone: products that wait for each other; and from the start of a copy until its bytes are there,
 which as many steps as there are stages share."""
+_SHARED_STEPS = 8
+"""Steps of a tile from which on blocks share copies."""
 _GROUPS_STEP = 400
 """A step of blocks of two warp groups, which wait for the same stages."""
 _SPECIALIZED_READ = 2100
@@ -126,9 +130,10 @@ _MEMORY_BYTES = 1300
 """Bytes a cycle from memory by the whole device, by threads."""
 _SPECIALIZED_START, _SPECIALIZED_END = 5350, 270
 """Until a block has its first tiles and the device has stored its last ones; and between two tiles."""
-_STORE, _INSTRUCTIONS = 28, 128
-"""What storing an element of a result takes beside instructions of its epilogue, and those that a multiprocessor issues
-in a cycle, counted by elements. Stores of all blocks come at once, and memory takes them no faster."""
+_STORE, _NARROW_STORE, _STAGED_COLUMNS, _INSTRUCTIONS = 28, 36, 32, 128
+"""What storing an element of a result takes beside instructions of its epilogue, more where fewer columns are staged at
+a time, and those that a multiprocessor issues in a cycle, counted by elements. Stores of all blocks come at once, and
+memory takes them no faster."""
 _SPECIALIZED_THREADS, _GROUP_WARPS = 160, 4
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
@@ -224,7 +229,9 @@ def _cycles(
     if is_warp_specialized:
         read = ratio(nbytes * extents.batch * (extents.m + extents.n) * extents.k, _SPECIALIZED_READ * speed.memory)
         at_once = smallest(blocks, target.multiprocessors)
-        computed = _warp_specialized_cycles(tiles, steps, own, at_once, extents.epilogue, target, speed)
+        columns = tiles.n // 2 if shares_copies(extents, tiling.tiles) else tiles.n
+        loaded = int((tiles.m + columns) * tiles.k * 2 * (_BETWEEN_LINES if extents.is_between_lines else 1))
+        computed = _warp_specialized_cycles(tiles, steps, own, at_once, loaded, extents.epilogue, target, speed)
         # Half of whichever is shorter, reading or multiplying, is hidden.
         overlapped = largest(computed, read) + ratio(smallest(computed, read), 2)
         return _SPECIALIZED_START + overlapped + added
@@ -239,11 +246,17 @@ def _cycles(
 
 
 def _warp_specialized_cycles(
-    tiles: MatmulTiles, steps: Amount, own: Amount, at_once: Amount, epilogue: int, target: GpuTarget, speed: Speed
+    tiles: MatmulTiles,
+    steps: Amount,
+    own: Amount,
+    at_once: Amount,
+    loaded: int,
+    epilogue: int,
+    target: GpuTarget,
+    speed: Speed,
 ) -> Amount:
     """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel. at_once: multiprocessors that work.
-    epilogue: as in `Extents`."""
-    loaded = (tiles.m + tiles.n) * tiles.k * 2
+    loaded: bytes that the second-level cache moves for a step. epilogue: as in `Extents`."""
     resident = smallest(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
     alone = max(_SPECIALIZED_STEP, _SPECIALIZED_DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / (_SPECIALIZED_PRODUCTS * speed.products)
@@ -253,8 +266,17 @@ def _warp_specialized_cycles(
         ratio(at_once * loaded, _SPECIALIZED_BYTES * speed.cache),
         ratio(max(multiplied, together), 1),
     )
-    finish = tiles.m * tiles.n * (_STORE + epilogue) // _INSTRUCTIONS
+    store = _NARROW_STORE if tiles.n % _STAGED_COLUMNS else _STORE
+    finish = tiles.m * tiles.n * (store + epilogue) // _INSTRUCTIONS
     return own * (steps * step + finish) + ceil_ratio(own, resident) * _SPECIALIZED_END
+
+
+def shares_copies(extents: Extents | CallExtents, tiles: MatmulTiles) -> bool:
+    """Whether pairs of blocks of a warp-specialized kernel share copies of the right matrix: of rows that begin within
+    lines, of which the second-level cache moves twice as many. Else it keeps up, and blocks better wait for nobody."""
+    if not isinstance(extents, Extents) or not extents.is_between_lines or tiles.warps[0] <= _GROUP_WARPS:
+        return False
+    return extents.m > tiles.m and steps_over(extents.k, tiles.k) >= _SHARED_STEPS
 
 
 def streaming_cycles(extents: Extents, speed: Speed) -> float:

@@ -32,4 +32,5 @@ BARRIER: dict[str, Meaning] = {
     "cuda.barrier_try_wait": Meaning(lambda site, barrier, parity: site.wave.phases.test(site, barrier, parity)),
     "cuda.barrier_wait": Meaning(_wait, waits=True),
     "cuda.barrier_arrive_remote": Meaning(_arrive_remote),
+    "cuda.barrier_arrive_remote_relaxed": Meaning(_arrive_remote),
 }

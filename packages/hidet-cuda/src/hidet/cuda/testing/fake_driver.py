@@ -186,12 +186,19 @@ class FakeDriver(FakeMemory):
         strides: int,
         box: int,
         steps: int,
-        *options: int,
+        interleave: int,
+        swizzle: int,
+        promotion: int,
+        outside: int,
     ) -> int:
         tensor = _map_tensor(place, dtype, rank, address, sizes, strides)
         self.maps.append(
             EncodedMap(
-                *tensor, _numbers(ctypes.c_uint32, rank, box), _numbers(ctypes.c_uint32, rank, steps), *options[1:3]
+                *tensor,
+                _numbers(ctypes.c_uint32, rank, box),
+                _numbers(ctypes.c_uint32, rank, steps),
+                swizzle,
+                promotion,
             )
         )
         return self.refuse_maps
@@ -209,12 +216,15 @@ class FakeDriver(FakeMemory):
         channels: int,
         pixels: int,
         steps: int,
-        *options: int,
+        interleave: int,
+        swizzle: int,
+        promotion: int,
+        outside: int,
     ) -> int:
         tensor = _map_tensor(place, dtype, rank, address, sizes, strides)
         apart = _numbers(ctypes.c_uint32, rank, steps)
         corners = [_numbers(ctypes.c_int32, rank - 2, array) for array in (lower, upper)]
-        self.maps.append(EncodedMap(*tensor, (channels, pixels), apart, *options[1:3], *corners))
+        self.maps.append(EncodedMap(*tensor, (channels, pixels), apart, swizzle, promotion, *corners))
         return self.refuse_maps
 
     def cuCtxGetCurrent(self, result: int) -> int:

@@ -4,19 +4,19 @@ for the matrix of what a filter sees of images, columns of pixels (PTX ISA, "Ten
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tensor_map import MapRequest, PixelColumns, map_type
 from hidet.gpu.tile.kernel import TileKernel
-from hidet.gpu.tile.layout import CHUNK_BYTES
+from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS
 from hidet.gpu.tile.statements import Load, Store
 from hidet.gpu.tile.tensors import Gathered, GTensor, Patches, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Binary, Bitcast, Expr, Var
+from hidet.ir.expr import Binary, Bitcast, Const, Expr, Var
 from hidet.ir.expr import Load as MemoryLoad
 from hidet.ir.types import PointerType
 from hidet.ir.visit import substitute, walk
@@ -33,6 +33,10 @@ class OuterAxis:
     place: Expr
     extent: Expr
     stride: Expr
+
+
+PlaceInTile = Callable[[Expr | int, Expr | int], Expr]
+"""The address in shared memory of a row of a panel of a tile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,12 +80,12 @@ class MatrixMap:
         """What copies of a tile's loads share, before the ring."""
         return []
 
-    def copies(self, load: Load, places: Sequence[Expr], barrier: Expr) -> list[s.Stmt]:
-        """A copy of each panel of a load's tile to its address in `places`; their bytes are counted at `barrier`."""
+    def copies(self, load: Load, place: PlaceInTile, barrier: Expr) -> list[s.Stmt]:
+        """A copy of each panel of a load's tile; their bytes are counted at `barrier`."""
         outer = [axis.place for axis in self.outer]
         return [
-            _copy("tensor_load", place, self.var, barrier, [column, load.row, *outer])
-            for place, column in zip(places, _panels(load), strict=True)
+            _copy("tensor_load", place(panel, 0), self.var, barrier, [_column(load, panel), load.row, *outer])
+            for panel in range(load.target.layout.panels)
         ]
 
     def store(self, place: Expr, row: Expr, column: Expr) -> s.Stmt:
@@ -139,7 +143,7 @@ class PixelMap:
             number = rest
         return [*stmts, s.Declare(self.image, build.cast(self.patches.first, dtypes.i32) + number)]
 
-    def copies(self, load: Load, places: Sequence[Expr], barrier: Expr) -> list[s.Stmt]:
+    def copies(self, load: Load, place: PlaceInTile, barrier: Expr) -> list[s.Stmt]:
         """As those of `MatrixMap`."""
         column, tap, channel = (Var(name, dtypes.i32) for name in ("column", "tap", "channel"))
         channels = build.cast(self.patches.channels, dtypes.i32)
@@ -156,13 +160,84 @@ class PixelMap:
             offsets.append((number - rest * taps) * build.cast(axis.spread, dtypes.i32))
             number = rest
         offsets.append(number * build.cast(self.patches.axes[0].spread, dtypes.i32))
-        for panel, place in enumerate(places):
+        for panel in range(self.tile.layout.panels):
             at = [channel + panel * _panel_columns(self.tile), *self.origins[::-1], self.image]
-            stmts.append(_copy("tensor_load_im2col", place, self.var, barrier, at, offsets))
+            stmts.append(_copy("tensor_load_im2col", place(panel, 0), self.var, barrier, at, offsets))
         return stmts
 
 
-SourceMap = MatrixMap | PixelMap
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedMap:
+    """A map of a tile that is the same for all `blocks` blocks of a cluster: each of them, with number `rank` (i64),
+    copies a part of it to all. described: the map of boxes, like a panel of the tile or, where it has one panel, like a
+    part of its rows."""
+
+    described: MatrixMap
+    blocks: int
+    rank: Expr
+
+    @property
+    def var(self) -> Var:
+        """The kernel's parameter."""
+        return self.described.var
+
+    def argument(self, arguments: Mapping[Var, Expr]) -> Expr:
+        """As that of `MatrixMap`."""
+        return self.described.argument(arguments)
+
+    def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
+        """As that of `MatrixMap`."""
+        return self.described.request(arguments)
+
+    def placed(self, load: Load) -> list[s.Stmt]:
+        """As that of `MatrixMap`."""
+        return []
+
+    def copies(self, load: Load, place: PlaceInTile, barrier: Expr) -> list[s.Stmt]:
+        """Copies of the block's part to all blocks; their bytes are counted at `barrier` of each."""
+        layout, outer = load.target.layout, [axis.place for axis in self.described.outer]
+        rows, panels = self.described.tile.rows, layout.panels
+        if rows < layout.rows:
+            parts = [(build.index(0), self.rank * rows)]
+        else:
+            own = panels // self.blocks
+            parts = [(self.rank * own + number, build.index(0)) for number in range(own)]
+        mask = [Const(2**self.blocks - 1, dtypes.u16)]
+        return [
+            _copy(
+                "tensor_load_multicast",
+                place(panel, row),
+                self.var,
+                barrier,
+                [_column(load, panel), load.row + row, *outer],
+                mask,
+            )
+            for panel, row in parts
+        ]
+
+
+SourceMap = MatrixMap | PixelMap | SharedMap
+
+
+def shared_map(load: Load, kernel: TileKernel, blocks: int, rank: Expr) -> SharedMap | None:
+    """The map of a load whose tile is the same for tiles of the grid that lie one below the other, for a cluster of
+    them; None for others, and for tiles that have no parts."""
+    described = source_map(load, kernel)
+    if not isinstance(described, MatrixMap):
+        return None
+    row = kernel.grid_vars[1]
+    below = {row, *(var for var, value in kernel.index_values if row in set(walk(value)))}
+    places = (load.row, load.column, *(axis.place for axis in described.outer))
+    if any(node in below for place in places for node in walk(place) if isinstance(node, Var)):
+        return None
+    layout, tile = load.target.layout, load.target
+    if layout.panels % blocks == 0:
+        return SharedMap(described, blocks, rank)
+    # Parts of rows begin where the pattern of swizzled rows does.
+    if layout.panels > 1 or layout.rows % (blocks * LINE_CHUNKS):
+        return None
+    part = STile(tile.name, tile.dtype, layout.rows // blocks, layout.columns)
+    return SharedMap(replace(described, tile=part), blocks, rank)
 
 
 def source_map(load: Load, kernel: TileKernel) -> SourceMap | None:
@@ -230,9 +305,9 @@ def _panel_columns(tile: STile) -> int:
     return tile.layout.panel_chunks * tile.layout.chunk
 
 
-def _panels(load: Load) -> list[Expr]:
-    """The first columns of the panels of a load's tile."""
-    return [load.column + panel * _panel_columns(load.target) for panel in range(load.target.layout.panels)]
+def _column(load: Load, panel: Expr | int) -> Expr:
+    """The first column of a panel of a load's tile."""
+    return load.column + panel * _panel_columns(load.target)
 
 
 def _as_tile(tile: STile, source: GTensor | Gathered, base: Expr) -> Expr:
@@ -241,8 +316,9 @@ def _as_tile(tile: STile, source: GTensor | Gathered, base: Expr) -> Expr:
 
 
 def _copy(
-    name: str, place: Expr, var: Var, barrier: Expr, coordinates: Sequence[Expr], offsets: Sequence[Expr] = ()
+    name: str, place: Expr, var: Var, barrier: Expr, coordinates: Sequence[Expr], more: Sequence[Expr] = ()
 ) -> s.Stmt:
+    """more: offsets of a filter's tap, or which blocks a copy is for."""
     numbers = [build.cast(coordinate, dtypes.i32) for coordinate in coordinates]
-    numbers += [build.cast(offset, dtypes.u16) for offset in offsets]
+    numbers += [build.cast(number, dtypes.u16) for number in more]
     return s.Evaluate(intrinsic_call(f"cuda.{name}.{len(coordinates)}d", place, var, barrier, *numbers))

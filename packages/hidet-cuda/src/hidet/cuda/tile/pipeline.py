@@ -18,7 +18,7 @@ from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.schedules.tiling import resident_blocks
 from hidet.cuda.tile.box_stores import BoxStores, box_stores
 from hidet.cuda.tile.machine import machine
-from hidet.cuda.tile.maps import MatrixMap, SourceMap, depends_on_block, source_map
+from hidet.cuda.tile.maps import MatrixMap, PlaceInTile, SourceMap, depends_on_block, shared_map, source_map
 from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -33,7 +33,7 @@ from hidet.cuda.tile.stages import (
 from hidet.cuda.tile.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.lower.fragment import Threads, block_threads
+from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
 from hidet.gpu.tile.lower.store import StagedParts
@@ -44,6 +44,10 @@ from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.target import GpuTarget
 
+CLUSTER = 2
+"""Blocks that share copies: a box comes once from the second-level cache for all of them."""
+_OF_TILES = 2
+"""Indices of a grid that count tiles of a matrix: columns, then rows."""
 _ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
 _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
@@ -93,23 +97,40 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
     return source_map(load, kernel) is not None and not any(depends_on_block(size, kernel) for size in sizes)
 
 
-def lower_pipeline(kernel: TileKernel, target: GpuTarget) -> Pipeline:
-    """The warp-specialized kernel for a device; `fits_pipeline` says whether there is one."""
+def can_share_copies(kernel: TileKernel) -> bool:
+    """Whether pairs of blocks of the warp-specialized kernel can share copies."""
+    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    return len(kernel.grid) >= _OF_TILES and any(
+        shared_map(load, kernel, CLUSTER, build.index(0)) is not None for load in ring.loads
+    )
+
+
+def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool = False) -> Pipeline:
+    """The warp-specialized kernel for a device; `fits_pipeline` says whether there is one.
+
+    shares_copies: whether blocks are launched in clusters of `CLUSTER`, which multiply tiles one below the other and
+    each copy a half of what both multiply with; `can_share_copies` says whether they can.
+    """
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     threads = block_threads(kernel.warps)
+    rank = build.size_var("rank")
+    sharers = CLUSTER if shares_copies else 1
     maps: list[SourceMap] = []
     for load in ring.loads:
-        found = source_map(load, kernel)
+        found = (shared_map(load, kernel, sharers, rank) if sharers > 1 else None) or source_map(load, kernel)
         assert found is not None
         maps.append(found)
     stages = Stages(ring.stages)
-    consumer = _Consumer(kernel, threads, stages, target)
+    other = build.cast(CLUSTER - 1 - rank, dtypes.i32) if shares_copies else None
+    consumer = _Consumer(kernel, threads, stages, target, other)
     block = build.size_var("block")
     multipliers = kernel.threads
     warp = build.size_var("warp")
-    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, _copies(ring, maps, consumer, stages))])
+    copied = _copies(ring, maps, consumer, stages)
+    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank)])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
-    work: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, consumer.tile()), *consumer.finished()])
+    tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank)
+    work: s.Stmt = build.seq([*stages.declared(), tiles, *consumer.finished()])
     all_maps = [*maps, *consumer.maps()]
     copiers = WARP
     if consumer.is_alone():
@@ -117,13 +138,20 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget) -> Pipeline:
         copiers = GROUP
         copies = build.seq([registers("decrease", FEW_REGISTERS), copies])
         work = build.seq([registers("increase", MANY_REGISTERS), work])
+    begun: list[s.Stmt] = [s.Evaluate(intrinsic_call("gpu.syncthreads"))]
     body = build.seq(
         [
             *positions(threads, warp),
+            *([s.Declare(rank, block % sharers)] if sharers > 1 else []),
             *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
-            s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(all_maps), stages.made(multipliers // WARP)])),
-            s.Evaluate(intrinsic_call("gpu.syncthreads")),
+            s.If(
+                build.equal(threads.thread, 0),
+                build.seq([*_prefetched(all_maps), stages.made(multipliers // WARP * sharers)]),
+            ),
+            *(_meet_in_cluster() if sharers > 1 else begun),
             s.If(build.binary("ge", warp, multipliers // WARP), copies, work),
+            # Other blocks copy to a block's shared memory, and arrive at its barriers, as long as they work.
+            *(_meet_in_cluster() if sharers > 1 else []),
         ]
     )
     count = multipliers + copiers
@@ -138,20 +166,40 @@ def _prefetched(maps: Sequence[SourceMap]) -> list[s.Stmt]:
     return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 
 
-def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
-    """`body` for every tile that a block of the persistent kernel takes."""
+def _meet_in_cluster() -> list[s.Stmt]:
+    """All threads of the cluster meet. One lane of the warp that copies comes later than the others."""
+    return [
+        s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES)),
+        s.Evaluate(intrinsic_call("cuda.cluster_arrive")),
+        s.Evaluate(intrinsic_call("cuda.cluster_wait")),
+    ]
+
+
+def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank: Var) -> s.Stmt:
+    """`body` for every tile that a block of the persistent kernel takes. `sharers` blocks that share copies, each
+    with its `rank`, take tiles one below the other, of which the last ones may lie below the matrix."""
     turn, item = build.size_var("turn"), build.size_var("item")
     blocks = build.cast(intrinsic_call("gpu.grid_dim.x"), dtypes.i64)
-    total: Expr = kernel.grid[0]
-    for extent in kernel.grid[1:]:
+    first: Expr = block
+    grid, grid_vars, placed = kernel.grid, kernel.grid_vars, list[s.Stmt]()
+    if sharers > 1:
+        columns, rows, *outer = kernel.grid
+        column, row, *others = kernel.grid_vars
+        group = build.size_var("group_of_rows")
+        first, blocks = block // sharers, blocks // sharers
+        grid = (columns, (rows + (sharers - 1)) // sharers, *outer)
+        grid_vars, placed = (column, group, *others), [s.Declare(row, group * sharers + rank)]
+    total: Expr = grid[0]
+    for extent in grid[1:]:
         total = total * extent
     each = [
-        s.Declare(item, block + turn * blocks),
-        *tile_indices(kernel.grid_vars, kernel.grid, item),
+        s.Declare(item, first + turn * blocks),
+        *tile_indices(grid_vars, grid, item),
+        *placed,
         *(s.Declare(var, value) for var, value in kernel.index_values),
         body,
     ]
-    return s.For(turn, build.index(0), tiles_of_block(total, block, blocks), build.seq(each))
+    return s.For(turn, build.index(0), tiles_of_block(total, first, blocks), build.seq(each))
 
 
 def _copies(ring: t.Ring, maps: list[SourceMap], tiles: TileLowering, stages: Stages) -> s.Stmt:
@@ -163,21 +211,34 @@ def _copies(ring: t.Ring, maps: list[SourceMap], tiles: TileLowering, stages: St
         barrier("arrive_expect", stages.full(), Const(nbytes, dtypes.i32)),
     ]
     for load, described in zip(ring.loads, maps, strict=True):
-        layout, buffer = load.target.layout, tiles.shared[load.target]
-        panels = [stages.slot * layout.size + panel * layout.rows * layout.pitch for panel in range(layout.panels)]
-        steps += described.copies(load, [build.address(buffer, place) for place in panels], stages.full())
+        steps += described.copies(load, _place_in_stage(load, tiles, stages), stages.full())
     placed = [stmt for load, described in zip(ring.loads, maps, strict=True) for stmt in described.placed(load)]
     loop = s.For(ring.index, build.index(0), ring.extent, build.seq([*steps, stages.advanced()]))
     return build.seq([*placed, loop])
 
 
+def _place_in_stage(load: t.Load, tiles: TileLowering, stages: Stages) -> PlaceInTile:
+    """Where a load's tile lies in the stage that is filled."""
+    layout, buffer = load.target.layout, tiles.shared[load.target]
+
+    def place(panel: Expr | int, row: Expr | int) -> Expr:
+        return build.address(
+            buffer, stages.slot * layout.size + (panel * (layout.rows * layout.pitch) + row * layout.pitch)
+        )
+
+    return place
+
+
 class _Consumer(TileLowering):
     """The consumers: they multiply, map and store."""
 
-    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages, target: GpuTarget) -> None:
+    def __init__(
+        self, kernel: TileKernel, threads: Threads, stages: Stages, target: GpuTarget, other: Expr | None
+    ) -> None:
         super().__init__(kernel, threads, machine(FEATURES.__contains__))
         self._body = kernel.body
         self._stages = stages
+        self._other = other
         self._boxes: dict[t.Store, BoxStores] = {}
         self._staging = self.staging_arrays(kernel)
         for node in self._staging:
@@ -254,7 +315,8 @@ class _Consumer(TileLowering):
 
     def _give_back(self, slot: Expr) -> s.Stmt:
         """Say that the warp has read a stage."""
-        return s.If(build.equal(self.threads.lane, 0), barrier("arrive_at", self._stages.empty(slot)))
+        said = self._stages.give_back(slot, self._other)
+        return s.If(build.equal(self.threads.lane, 0), build.seq(said))
 
     def _staging_place(self, node: t.Store, staging: Staging) -> Expr | None:
         """Memory of its own, because stages are filled for the next tile meanwhile."""

@@ -59,6 +59,12 @@ class Stages:
             [s.Assign(self.slot, self.slot + 1), s.If(build.equal(self.slot, self.count), build.seq(around))]
         )
 
+    def give_back(self, slot: Expr, other: Expr | None = None) -> list[s.Stmt]:
+        """Say, by one thread, that a warp has read a stage: to its own block, and to the one of that number in the
+        cluster, where that copies to this one."""
+        own = [barrier("arrive_at", self.empty(slot))]
+        return own if other is None else [*own, barrier("arrive_remote_relaxed", self.empty(slot), other)]
+
     def made(self, readers: int, writers: int = 1) -> s.Stmt:
         """Make all barriers, by one thread. readers, writers: how many arrive when they have read, or begun to fill,
         a stage."""

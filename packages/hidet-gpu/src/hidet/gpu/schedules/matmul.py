@@ -10,7 +10,7 @@ from hidet.dims import Dim
 from hidet.gpu.schedules.cost import simt_seconds
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
-from hidet.gpu.schedules.product import Product, likely
+from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, likely
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import (
@@ -44,6 +44,8 @@ _PARTIAL_BYTES = 64 << 20
 _FUNCTION_INSTRUCTIONS, _QUOTIENT_INSTRUCTIONS, _LOAD_INSTRUCTIONS = 12, 6, 2
 """Of a function of the library, of a quotient, and of what is read and converted."""
 """Of partial sums, for the sake of digits alone."""
+_LINE_BYTES = 128
+"""A line of the caches."""
 _WIDE_BY_REDUCTION = 128
 """Results for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
 
@@ -127,7 +129,15 @@ def is_small(product: Product, results: int) -> bool:
 def extents_of(product: Product) -> Extents:
     """What models know of a product."""
     batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
-    return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes, epilogue_instructions(product))
+    nbytes, operands = product.a.tensor.type.dtype.nbytes, (product.a, product.b)
+    return Extents(batch, m, n, k, nbytes, epilogue_instructions(product), any(map(_is_between_lines, operands)))
+
+
+def _is_between_lines(operand: MatrixOperand | PatchOperand) -> bool:
+    """Whether rows of a matrix are known to begin within lines of the cache."""
+    if not isinstance(operand, MatrixOperand) or operand.rows == 1 or not isinstance(operand.row_stride, int):
+        return False
+    return operand.row_stride * operand.tensor.type.dtype.nbytes % _LINE_BYTES != 0
 
 
 def epilogue_instructions(product: Product) -> int:

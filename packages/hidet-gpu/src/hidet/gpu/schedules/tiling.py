@@ -48,7 +48,8 @@ _CLOSE = 1.05
 class Extents:
     """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols.
 
-    epilogue: instructions for an element of the result beyond those that store it.
+    epilogue: instructions for an element of the result beyond those that store it. is_between_lines: whether rows of an
+    operand begin within lines of the cache, so that parts of them as long as a line are in two.
     """
 
     batch: int
@@ -57,11 +58,12 @@ class Extents:
     k: int
     nbytes: int
     epilogue: int = 0
+    is_between_lines: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallExtents:
-    """The extents of a product in host code, i64, which a call tells."""
+    """The extents of a product in host code, i64, which a call tells. Its other facts are those of `Extents`."""
 
     batch: Expr
     m: Expr
@@ -69,6 +71,7 @@ class CallExtents:
     k: Expr
     nbytes: int
     epilogue: int = 0
+    is_between_lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)

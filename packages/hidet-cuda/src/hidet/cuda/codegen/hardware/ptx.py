@@ -126,6 +126,9 @@ _PLAIN: dict[str, str | Assembly] = {
     "@!p bra wait_%=; }",
     "barrier_arrive_remote": "{ .reg .b32 place; mapa.shared::cluster.u32 place, {barrier}, {rank}; "
     "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [place]; }",
+    # A release would fence the device.
+    "barrier_arrive_remote_relaxed": "{ .reg .b32 place; mapa.shared::cluster.u32 place, {barrier}, {rank}; "
+    "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [place]; }",
     "prefetch_tensor_map": "prefetch.tensormap [{map}];",
     "bulk_load": f"{_BULK} [{{target}}], [{{source}}], {{bytes}}, [{{barrier}}];",
     "bulk_load_hint": f"{_BULK}.L2::cache_hint [{{target}}], [{{source}}], {{bytes}}, [{{barrier}}], {{policy}};",
