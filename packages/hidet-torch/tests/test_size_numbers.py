@@ -228,3 +228,18 @@ def test_a_saved_program_compares_sizes(tmp_path: Path) -> None:
     loaded = hidet.load(tmp_path / "m.hidet")
     for (x,) in CALLS:
         assert _described(list(loaded(x))) == _described(list(Chooses()(x)))
+
+
+def test_a_branch_on_what_was_overwritten_is_left_to_torch_where_the_graph_holds_a_tensor_without_data() -> None:
+    """AOTAutograd puts the view of truths, made before the write, into the graph as the tensor that it traces with."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        view = x[..., None, :]
+        x.fill_(2)
+        return torch.cond(x.shape[0] > 4, lambda t: t + 1, lambda t: t * 2, (view,))
+
+    compiled = torch.compile(function, backend="hidet", dynamic=True)
+    with torch.no_grad(), pytest.warns(hidet.errors.FallbackWarning, match="tensor _tensor_constant0 .* without data"):
+        for rows in (7, 5, 3):
+            given, other = (torch.arange(4 * rows).reshape(rows, 4) % 3 == 0 for _ in range(2))
+            assert torch.equal(compiled(given), function(other)) and torch.equal(given, other)

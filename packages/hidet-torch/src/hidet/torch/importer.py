@@ -238,7 +238,7 @@ class Importer:
 
     def _constant(self, node: fx.Node, data: torch.Tensor) -> None:
         if compat.is_fake(data):
-            raise ImportFailed(f"constant {node.name} has no data: it is a fake tensor")
+            raise NeedsTorch(f"AOTAutograd has put tensor {node.name} into the graph that it traced with, without data")
         self._require_dense(data, f"constant {node.name}")
         data = as_real(data) if COMPLEX in node.meta else data
         self.values[node] = self.builder.constant(as_numpy(data), name=identifier(node.name))
