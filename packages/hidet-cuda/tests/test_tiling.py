@@ -52,7 +52,10 @@ def test_pairs_of_blocks_share_copies_of_rows_between_lines_and_of_no_others(m: 
     small = MatmulTiles(64, 64, 64, 6, (4, 1))
     assert not shares_copies(between, small), "blocks of one warp group"
     assert not shares_copies(Extents(1, m, n, 184, 2, is_between_lines=True), large[0]), "few steps"
-    assert not shares_copies(Extents(1, 128, n, k, 2, is_between_lines=True), large[0]), "one row of tiles"
+    for rows, shares in ((128, False), (256, True), (300, False), (770, True)):
+        assert shares_copies(Extents(1, rows, n, k, 2, is_between_lines=True), large[0]) == shares, (
+            "a row of tiles alone"
+        )
 
 
 def test_a_batch_counts_as_more_tiles() -> None:

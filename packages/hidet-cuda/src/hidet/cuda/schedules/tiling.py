@@ -120,8 +120,8 @@ _BETWEEN_LINES = 1.6
 _SPECIALIZED_STEP, _SPECIALIZED_DELAY = 240, 1770
 """A step of one block alone: products that wait for each other; and from the start of a copy until its bytes are there,
 which as many steps as there are stages share."""
-_SHARED_STEPS = 8
-"""Steps of a tile from which on blocks share copies."""
+_SHARED_STEPS, _MANY_ROWS = 8, 7
+"""Steps of a tile, and an odd number of rows of tiles, from which on blocks share copies."""
 _GROUPS_STEP = 400
 """A step of blocks of two warp groups, which wait for the same stages."""
 _SPECIALIZED_READ = 2100
@@ -273,10 +273,13 @@ def _warp_specialized_cycles(
 
 def shares_copies(extents: Extents | CallExtents, tiles: MatmulTiles) -> bool:
     """Whether pairs of blocks of a warp-specialized kernel share copies of the right matrix: of rows that begin within
-    lines, of which the second-level cache moves twice as many. Else it keeps up, and blocks better wait for nobody."""
+    lines, of which the second-level cache moves twice as many. Else it keeps up, and blocks better wait for nobody.
+    Of an odd number of rows of tiles the last pair has one below the matrix, which counts where they are few."""
     if not isinstance(extents, Extents) or not extents.is_between_lines or tiles.warps[0] <= _GROUP_WARPS:
         return False
-    return extents.m > tiles.m and steps_over(extents.k, tiles.k) >= _SHARED_STEPS
+    rows = steps_over(extents.m, tiles.m)
+    is_paired = rows % 2 == 0 or rows >= _MANY_ROWS
+    return is_paired and steps_over(extents.k, tiles.k) >= _SHARED_STEPS
 
 
 def streaming_cycles(extents: Extents, speed: Speed) -> float:
