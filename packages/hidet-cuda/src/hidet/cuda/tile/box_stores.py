@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -71,5 +70,5 @@ def box_stores(
         return None
     rows, panels = staged_parts(node, layout, kernel.warps)
     parts = rows * panels
-    slots = next(count for count in itertools.count(parts, -1) if parts % count == 0 and fits(count - 1))
+    slots = next((count for count in range(parts, 1, -1) if parts % count == 0 and fits(count - 1)), 1)
     return BoxStores(node, described, layout, threads, slots)
