@@ -35,6 +35,7 @@ import hidet
 from benchmarks.cublas_lt import products
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_rows import DTYPES
+from benchmarks.gpu_systems import captured
 from benchmarks.options import report_console, rows_of
 from benchmarks.results import geometric_mean
 from hidet.graph.parser import parse_graph
@@ -228,41 +229,33 @@ def compiled_text(text: str) -> Callable[..., Any]:
 
 def replayed(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]], replays: int = _REPLAYS) -> float:
     """Seconds of a call, from replays of a CUDA graph that makes one for each of the inputs."""
-    return statistics.median(_seconds(_captured(multiply, inputs), replays)) / len(inputs)
+    return statistics.median(_seconds(_with_each(multiply, inputs), replays)) / len(inputs)
 
 
 def replayed_in_turns(systems: Sequence[Callable[..., object]], inputs: Sequence[tuple[Tensor, ...]]) -> list[float]:
     """Seconds of a call of each system, from replays of CUDA graphs in turns, there and back, each behind a rest."""
-    graphs = [_captured(multiply, inputs) for multiply in systems]
+    runs = [_with_each(multiply, inputs) for multiply in systems]
     durations: list[list[float]] = [[] for _ in systems]
     for turn in range(_TURNS):
-        places = range(len(graphs))
+        places = range(len(runs))
         for place in places if turn % 2 == 0 else reversed(places):
             time.sleep(_REST)
-            durations[place] += _seconds(graphs[place], _REPLAYS // _TURNS)
+            durations[place] += _seconds(runs[place], _REPLAYS // _TURNS)
     return [statistics.median(each) / len(inputs) for each in durations]
 
 
-def _captured(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]]) -> torch.cuda.CUDAGraph:
-    """A CUDA graph of a call with each of the inputs."""
-    stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
-    with torch.cuda.stream(stream):
-        for given in inputs:
-            multiply(*given)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for given in inputs:
-                multiply(*given)
-    return graph
+def _with_each(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]]) -> Callable[[], object]:
+    """A call with each of the inputs, as one launch, which keeps all results: each has memory of its own."""
+    return captured(lambda: [multiply(*given) for given in inputs])
 
 
-def _seconds(graph: torch.cuda.CUDAGraph, replays: int) -> list[float]:
+def _seconds(run: Callable[[], object], replays: int) -> list[float]:
     """Seconds of replays, but for the first two."""
     durations: list[float] = []
     for _ in range(replays + 2):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch's
         start.record()  # type: ignore[no-untyped-call]  # as above
-        graph.replay()
+        run()
         end.record()  # type: ignore[no-untyped-call]  # as above
         end.synchronize()  # type: ignore[no-untyped-call]  # as above
         durations.append(start.elapsed_time(end) / 1e3)  # type: ignore[no-untyped-call]  # as above

@@ -25,7 +25,7 @@ class _Replay:
     """A captured run: the graph, what holds the tensors that it reads, and the one that it writes."""
 
     graph: torch.cuda.CUDAGraph
-    run: Run
+    run: Callable[[], Any]
     result: Any
 
     def __call__(self) -> Any:
@@ -85,7 +85,7 @@ def _hidet_tuned(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
     return lambda: compiled(**inputs)
 
 
-def captured(run: Run) -> Run:
+def captured(run: Callable[[], Any]) -> Callable[[], Any]:
     """`run` as one launch of a CUDA graph; its result is overwritten by the next call.
 
     What `run` reads lives as long as what is returned: a graph holds addresses, not tensors.

@@ -10,7 +10,7 @@ from hidet.cuda.tile.maps import MatrixMap, target_map
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.layout import SharedLayout
 from hidet.gpu.tile.lower.fragment import PIECE_ROWS, Threads
-from hidet.gpu.tile.lower.store import MEET, staged_parts
+from hidet.gpu.tile.lower.store import MEET, staged_parts, warp_extents
 from hidet.gpu.tile.statements import Store
 from hidet.gpu.tile.tensors import STile
 from hidet.ir import build
@@ -36,9 +36,7 @@ class BoxStores:
     def write(self, staging: Expr, place: Expr, part: tuple[Expr, Expr]) -> list[s.Stmt]:
         """Ask for a box to be written."""
         node, threads, (piece, panel) = self.node, self.threads, part
-        rows, columns = (
-            n // count for n, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
-        )
+        rows, columns = warp_extents(node, threads.warps)
         row = node.row + (threads.warp_row * rows + piece * PIECE_ROWS)
         column = node.column + (threads.warp_column * columns + panel * self.layout.columns)
         asked = [

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from hidet.cuda.schedules.tiling import resident_blocks
 from hidet.cuda.tile.machine import WarpGroups, machine
-from hidet.cuda.tile.pipeline import fits_pipeline, lower_pipeline
+from hidet.cuda.tile.pipeline import TILE_INDICES, fits_pipeline, lower_pipeline
 from hidet.cuda.tile.warp_specialized import fits_warp_specialization, lower_warp_specialized
 from hidet.errors import ScheduleError, suggestion
 from hidet.gpu.tile import statements as t
@@ -29,9 +29,6 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Load, Var
 from hidet.ir.visit import walk
 from hidet.target import GpuTarget
-
-_OF_TWO = 2
-"""Indices of a grid that count tiles of a matrix, whose order lowerings choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ def _is_of_warp_groups(kernel: TileKernel) -> bool:
 def _is_pipeline(kernel: TileKernel) -> bool:
     """Besides what the lowering asks for: the host, which makes the tensor maps, knows where matrices lie."""
     return (
-        len(kernel.grid) >= _OF_TWO
+        len(kernel.grid) >= TILE_INDICES
         and fits_pipeline(kernel)
         and not any(
             isinstance(node, Load)
@@ -147,7 +144,7 @@ def _lower_mma(kernel: TileKernel, target: GpuTarget) -> LoweredTiles:
 
 
 def _lower_plain(name: str, kernel: TileKernel, has: Callable[[str], bool]) -> LoweredTiles:
-    if len(kernel.grid) < _OF_TWO:
+    if len(kernel.grid) < TILE_INDICES:
         function = lower_kernel(replace(kernel, grid=()), machine(has))
         return LoweredTiles(name, function, kernel.params, kernel.grid, kernel.threads)
     columns, rows, *others = kernel.grid

@@ -46,14 +46,12 @@ from hidet.target import GpuTarget
 
 CLUSTER = 2
 """Blocks that share copies: a box comes once from the second-level cache for all of them."""
-_OF_TILES = 2
-"""Indices of a grid that count tiles of a matrix: columns, then rows."""
+TILE_INDICES = 2
+"""Indices of a grid that count tiles of a matrix, columns and then rows, whose order lowerings choose."""
 _ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
 _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
 _MOST_BOX = 256
-_MOST_OUTER = 3
-"""Axes of a tensor map besides the two of a matrix."""
 # Elements of tiles that leave enough of the 168 registers that all threads start with.
 _MOST_HELD = 80
 # Tiles from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat.
@@ -100,7 +98,7 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
 def can_share_copies(kernel: TileKernel) -> bool:
     """Whether pairs of blocks of the warp-specialized kernel can share copies."""
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
-    return len(kernel.grid) >= _OF_TILES and any(
+    return len(kernel.grid) >= TILE_INDICES and any(
         shared_map(load, kernel, CLUSTER, build.index(0)) is not None for load in ring.loads
     )
 

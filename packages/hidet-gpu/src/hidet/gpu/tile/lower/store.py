@@ -136,9 +136,14 @@ def store_rows(
     return build.seq([s.Declare(first, warp * (way.slots * layout.size)), staged])
 
 
+def warp_extents(node: Store, warps: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of the part of a stored tile that each warp holds."""
+    return node.source.rows // warps[0], node.source.columns // warps[1]
+
+
 def staged_parts(node: Store, layout: SharedLayout, warps: tuple[int, int]) -> tuple[int, int]:
     """How many parts a warp stages along its rows and columns."""
-    rows, columns = (n // count for n, count in zip((node.source.rows, node.source.columns), warps, strict=True))
+    rows, columns = warp_extents(node, warps)
     return rows // PIECE_ROWS, columns // layout.columns
 
 
@@ -231,7 +236,7 @@ class _Chunks:
         """`body` at the lane's chunk of a turn."""
         node, layout, threads = self.node, self.layout, self.threads
         per_row, (piece, panel) = layout.columns // self.chunk, self.part
-        rows, columns = (n // m for n, m in zip((node.source.rows, node.source.columns), threads.warps, strict=True))
+        rows, columns = warp_extents(node, threads.warps)
         number = build.size_var("number")
         row, column = number // per_row, number % per_row * self.chunk
         place = _Place(*map(build.size_var, ("row", "column", "at", "to")))
