@@ -1,7 +1,8 @@
-"""Measure convolutions of models on a GPU: hidet beside cuDNN, channels-last, in CUDA graphs.
+"""Measure convolutions of models on a GPU: hidet beside cuDNN, in CUDA graphs, images with channels last.
 
 python benchmarks/gpu_convolutions.py                                    ResNet-50's layers at batch 1, 8 and 128
 python benchmarks/gpu_convolutions.py --models unet --batches 2,8        those of a diffusion U-Net
+python benchmarks/gpu_convolutions.py --models efficientnet,audio        depthwise ones, and those along time
 python benchmarks/gpu_convolutions.py --batches 1 --dtype bf16 --json layers.json
 python benchmarks/gpu_convolutions.py --match "512x7"
 python benchmarks/gpu_convolutions.py --models unet --batches 2 --epilogues relu,time,image,first
@@ -19,7 +20,7 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -47,16 +48,21 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A convolution of square images of `channels`, `extent` wide, by `filters` filters of `taps` x `taps`."""
+    """A convolution of square images of `channels`, `extent` wide, by `filters` filters of `taps` x `taps`; of series
+    of that length where `axes` is 1. groups: those that channels and filters are split into."""
 
     channels: int
     extent: int
     filters: int
     taps: int
     step: int
+    groups: int = 1
+    axes: int = 2
 
     def __str__(self) -> str:
-        return f"{self.channels}x{self.extent} -> {self.filters} k{self.taps}" + (" s2" if self.step == 2 else "")
+        step = f" s{self.step}" if self.step > 1 else ""
+        groups = f" g{self.groups}" if self.groups > 1 else ""
+        return f"{self.channels}x{self.extent} -> {self.filters} k{self.taps}{step}{groups}{' 1d' * (self.axes == 1)}"
 
 
 EPILOGUES = {
@@ -77,20 +83,20 @@ class Case:
     epilogue: str
 
     @property
-    def result(self) -> tuple[int, int, int, int]:
+    def result(self) -> tuple[int, ...]:
         """The shape of the result."""
         layer = self.layer
         extent = (layer.extent + 2 * (layer.taps // 2) - layer.taps) // layer.step + 1
-        return self.batch, layer.filters, extent, extent
+        return self.batch, layer.filters, *[extent] * layer.axes
 
     @property
-    def added(self) -> tuple[int, int, int, int] | None:
+    def added(self) -> tuple[int, ...] | None:
         """The shape of what is added to the result; None where nothing is."""
-        return {"time": (*self.result[:2], 1, 1), "image": self.result}.get(self.epilogue)
+        return {"time": (*self.result[:2], *[1] * self.layer.axes), "image": self.result}.get(self.epilogue)
 
 
-def _layers(*numbers: tuple[int, int, int, int, int]) -> tuple[Layer, ...]:
-    return tuple(Layer(*each) for each in numbers)
+def _layers(*numbers: tuple[int, ...], axes: int = 2) -> tuple[Layer, ...]:
+    return tuple(replace(Layer(*each), axes=axes) for each in numbers)
 
 
 MODELS: Mapping[str, tuple[Layer, ...]] = {
@@ -111,9 +117,25 @@ MODELS: Mapping[str, tuple[Layer, ...]] = {
         *((c, e, f, 1, 1) for c, e, f in ((2560, 16, 1280), (960, 64, 320))),
         (320, 64, 4, 3, 1),
     ),
+    "efficientnet": _layers(
+        (3, 224, 32, 3, 2),
+        *((c, e, c, 3, 1, c) for c, e in ((32, 112), (144, 56), (480, 14))),
+        *((c, e, c, 5, 1, c) for c, e in ((240, 28), (672, 14), (1152, 7))),
+        *((c, e, c, t, 2, c) for c, e, t in ((96, 112, 3), (144, 56, 5), (672, 14, 5))),
+        *((c, e, f, 1, 1) for c, e, f in ((16, 112, 96), (144, 56, 24), (40, 28, 240), (480, 14, 112), (1152, 7, 320))),
+    ),
+    "audio": _layers(
+        (80, 3000, 512, 3, 1),
+        (512, 3000, 512, 3, 2),
+        (1, 16000, 64, 7, 1),
+        (64, 16000, 64, 3, 1),
+        (128, 4000, 256, 7, 2),
+        (512, 500, 512, 3, 1),
+        axes=1,
+    ),
 }
-"""Square layers of models whose convolutions take most of their time; the U-Net is that of Stable Diffusion at 64 x 64
-latent pixels."""
+"""Layers of models whose convolutions take most of their time. The U-Net is that of Stable Diffusion at 64 x 64 latent
+pixels; those of audio are of Whisper's encoder and of a codec like EnCodec, along time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +221,8 @@ def measure_layer(
     before = layer.taps // 2
 
     def peer(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, *added: torch.Tensor) -> torch.Tensor:
-        return F.conv2d(x, w, b, stride=layer.step, padding=before)
+        convolve = F.conv1d if layer.axes == 1 else F.conv2d
+        return convolve(x, w, b, stride=layer.step, padding=before, groups=layer.groups)
 
     def ours(*given: torch.Tensor) -> torch.Tensor:
         return compiled.run(list(given), adapter)[0]
@@ -214,21 +237,25 @@ def measure_layer(
 
 
 def graph_text(case: Case, dtype: str, device: torch.device) -> str:
-    """The layer on channels-last tensors, and what follows it."""
+    """The layer, on images whose channels lie last and on series, and what follows it."""
     layer, before = case.layer, case.layer.taps // 2
 
     def last(count: int, channels: int, extent: int) -> str:
+        if layer.axes == 1:
+            return f"{dtype}[{count}, {channels}, {extent}]@{device}"
         strides = [channels * extent * extent, 1, extent * channels, channels]
         return f"{dtype}[{count}, {channels}, {extent}, {extent}]{{{', '.join(map(str, strides))}}}@{device}"
 
-    image, weight = last(case.batch, layer.channels, layer.extent), last(layer.filters, layer.channels, layer.taps)
+    image = last(case.batch, layer.channels, layer.extent)
+    weight = last(layer.filters, layer.channels // layer.groups, layer.taps)
     bias, out = f"{dtype}[{layer.filters}]@{device}", last(*case.result[:3])
     if case.epilogue == "first":
         out = f"{dtype}{list(case.result)}@{device}"
     other = out if case.epilogue == "image" else f"{dtype}{list(case.added or ())}@{device}"
     added = "" if case.added is None else f", %a: {other}"
     follows = "relu(%0)" if case.added is None else "add(%0, %a)"
-    attributes = f"stride={[layer.step] * 2}, padding={[before] * 2}, dilation=[1, 1], groups=1"
+    stride, padding, dilation = ([number] * layer.axes for number in (layer.step, before, 1))
+    attributes = f"stride={stride}, padding={padding}, dilation={dilation}, groups={layer.groups}"
     return f"""graph g(%x: {image}, param %w: {weight}, param %b: {bias}{added}):
   %0: {out} = conv(%x, %w, %b, {attributes})
   %1: {out} = {follows}
@@ -241,13 +268,15 @@ def _sets(case: Case, dtype: torch.dtype, device: torch.device) -> list[tuple[to
     layer = case.layer
 
     def random(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
+        order = torch.contiguous_format if layer.axes == 1 else torch.channels_last
+        return torch.randn(shape, device=device, dtype=dtype).contiguous(memory_format=order)
 
     made: list[tuple[torch.Tensor, ...]] = []
     nbytes = 0
     while len(made) < 2 or (nbytes < 2 * _CACHE_BYTES and len(made) < _MOST_SETS):
-        x = random(case.batch, layer.channels, layer.extent, layer.extent)
-        w = random(layer.filters, layer.channels, layer.taps, layer.taps) / (layer.channels * layer.taps**2) ** 0.5
+        x = random(case.batch, layer.channels, *[layer.extent] * layer.axes)
+        seen = layer.channels // layer.groups
+        w = random(layer.filters, seen, *[layer.taps] * layer.axes) / (seen * layer.taps**layer.axes) ** 0.5
         added = () if case.added is None else (random(*case.added),)
         made.append((x, w, torch.randn(layer.filters, device=device, dtype=dtype), *added))
         nbytes += sum(tensor.nbytes for tensor in made[-1])
