@@ -16,6 +16,7 @@ from hidet.cuda.schedules import by_size
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     TILES,
+    TRANSPOSED_TILES,
     WARP_SPECIALIZED_TILES,
     choose_tiling,
     cycles,
@@ -51,7 +52,7 @@ CONVOLUTION = """
 symbol n: 1.. hint 2
 symbol h: 1.. hint 5
 symbol w: 1.. hint 4
-graph g(%x: f16[n, 64, h, w]{64*h*w, 1, 64*w, 64}, param %f: f16[72, 64, 3, 3]{576, 1, 192, 64}):
+graph g(%x: f16[n, 128, h, w]{128*h*w, 1, 128*w, 128}, param %f: f16[72, 128, 3, 3]{1152, 1, 384, 128}):
   %0: f16[n, 72, h, w]{72*h*w, 1, 72*w, 72} = conv(%x, %f, stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1)
   return %0
 """
@@ -78,11 +79,11 @@ def _only(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "sizes"), [(LAYER, {"m": 70}), (CONVOLUTION, {"n": 2, "h": 5, "w": 7})])
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(8))
 def test_every_kernel_that_a_call_may_take_is_right(
     text: str, sizes: dict[str, int], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(tilings(text)) == 6
+    assert len(tilings(text)) == 8
     _only(monkeypatch, number)
     assert_right(text, "cuda.matmul", 1e-2, sizes=sizes, arch="sm_90a")
 
@@ -140,7 +141,8 @@ def test_layers_of_a_model_share_one_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "is_warp_specialized"), [(WARP_SPECIALIZED_TILES, True), ((*GROUP_TILES, *TILES), False)]
+    ("choices", "is_warp_specialized"),
+    [((*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES), True), ((*GROUP_TILES, *TILES), False)],
 )
 def test_one_of_few_tilings_is_hardly_slower_by_the_model_than_the_best_of_all(
     choices: tuple, is_warp_specialized: bool

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from hidet.cuda.schedules import product_tiles
-from hidet.cuda.schedules.tiling import WARP_SPECIALIZED_TILES
+from hidet.cuda.schedules.tiling import TRANSPOSED_TILES, WARP_SPECIALIZED_TILES
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Call
@@ -168,7 +168,36 @@ UNEVEN_TILES = [tiles for tiles in WARP_SPECIALIZED_TILES if tiles.n & tiles.n -
 
 @pytest.mark.parametrize("tiles", UNEVEN_TILES, ids=str)
 def test_tiles_whose_columns_are_no_power_of_two_are_right(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_tiles, "WARP_SPECIALIZED_TILES", (tiles,))
+    _only(monkeypatch, tiles)
     conv = Conv(3, 64, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="time")
     assert_right(conv.text, "cuda.matmul", 1e-2, arch="sm_90a")
     assert_compiles(conv.text, "sm_90a")
+
+
+@pytest.mark.parametrize("tiles", TRANSPOSED_TILES, ids=str)
+def test_transposed_tiles_of_pixels_compile_without_spills(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, tiles)
+    assert_compiles(Conv(3, tiles.k, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="time").text, "sm_90a")
+    assert_compiles(Conv(3, tiles.k, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="image").text, "sm_90a")
+
+
+@pytest.mark.parametrize("tiles", [tiles for tiles in TRANSPOSED_TILES if tiles.stages == 8 or tiles.m == 200], ids=str)
+def test_transposed_tiles_of_pixels_are_right(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, tiles)
+    for added in ("time", "image"):
+        conv = Conv(3, tiles.k, (5, 8), (3, 1), filters=2 * tiles.n - 8, added=added)
+        assert_right(conv.text, "cuda.matmul", 1e-2, arch="sm_90a")
+
+
+def test_channels_of_a_step_are_of_one_tap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 channels of 9 taps: a step of 128 would take two taps for one."""
+    longer = [tiles for tiles in TRANSPOSED_TILES if tiles.k > 64]
+    assert longer
+    monkeypatch.setattr(product_tiles, "WARP_SPECIALIZED_TILES", WARP_SPECIALIZED_TILES[:1])
+    monkeypatch.setattr(product_tiles, "TRANSPOSED_TILES", tuple(longer))
+    assert_right(Conv(3, 64, (5, 8), (3, 3)).text, "cuda.matmul", 1e-2, arch="sm_90a")
+
+
+def _only(monkeypatch: pytest.MonkeyPatch, tiles: MatmulTiles) -> None:
+    """Products are cut into these tiles alone."""
+    monkeypatch.setattr(product_tiles, "specialized_tiles", lambda product: (tiles,))

@@ -80,8 +80,8 @@ def simulated(step: ScheduledTask, *inputs: Any) -> Any:
         ),
         (
             "sm_90a",
-            "wgmma.mma_async.sync.aligned.m64n32k16.f16.f16.f16",
-            "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16",
+            "wgmma.mma_async.sync.aligned.m64n16k16.f16.f16.f16",
+            "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16",
         ),
     ],
 )

@@ -225,7 +225,7 @@ def test_products_of_aligned_rows_have_warp_specialized_kernels_on_sm_90a(text) 
     ("turns", "aligned", "arch", "instruction"),
     [
         ("trans_b=True", True, "sm_80", "cuda.mma.m16n8k8.f32.tf32.tf32"),
-        ("trans_b=True", True, "sm_90a", "cuda.wgmma.m64n32k8.f32.tf32.tf32"),
+        ("trans_b=True", True, "sm_90a", "cuda.wgmma.m64n16k8.f32.tf32.tf32"),
         ("trans_b=True", False, "sm_90a", "cuda.mma.m16n8k8.f32.tf32.tf32"),
         ("trans_b=False", True, "sm_90a", "cuda.mma.m16n8k8.f32.tf32.tf32"),
     ],

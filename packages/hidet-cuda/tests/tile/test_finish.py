@@ -24,12 +24,12 @@ K = 24
 
 
 def finished(
-    m, n, tiles=LARGE, *, out=dtypes.f16, operand=dtypes.f16, align=16, operand_align=16, features=(), traffic=None
+    m, n, tiles=LARGE, *, out=dtypes.f16, operand=dtypes.f16, align=16, operand_align=16, features=(), traffic=None, k=K
 ):
     """relu(a b + row + matrix * 2 + column number / 128), by the kernel and by numpy; and the module's text."""
     assert not tiles.leaves_registers(RTile("operand", operand, tiles.m, tiles.n))
     rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, K), (n, K)))
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k)))
     other, row = (rng.standard_normal(shape).astype(operand.numpy()) for shape in ((m, n), (n,)))
     names = {"a": dtypes.f16, "b": dtypes.f16, "other": operand, "row": operand, "c": out}
     params = tuple(e.Var(name, PointerType(dtype)) for name, dtype in names.items())
@@ -37,8 +37,8 @@ def finished(
     kernel = matmul_kernel(
         "matmul",
         params,
-        matrix(params[0], m, K, align=16),
-        matrix(params[1], n, K, align=16),
+        matrix(params[0], m, k, align=16),
+        matrix(params[1], n, k, align=16),
         c,
         tiles,
         b_is_transposed=True,
@@ -137,3 +137,14 @@ def test_cut_tiles_of_whole_chunks_are_written_like_others(m, n):
 def test_chunks_that_are_cut_are_written_one_by_one(m, n):
     result, expected, _ = finished(m, n, align=16 if n % 8 == 0 else 2, operand_align=2)
     agrees(result, expected)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "align", "operand_align"), [(40, 72, 16, 16), (24, 64, 16, 16), (50, 61, 2, 2), (21, 136, 16, 4)]
+)
+def test_transposed_tiles_add_matrices_and_rows(m, n, align, operand_align):
+    tiles = MatmulTiles(24, 64, 32, 3, (1, 4), is_transposed=True)
+    features = ("wgmma", "stmatrix")
+    result, expected, text = finished(m, n, tiles, align=align, operand_align=operand_align, features=features, k=64)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+    assert "cuda.wgmma.m64n24k16" in text

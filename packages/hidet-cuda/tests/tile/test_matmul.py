@@ -23,9 +23,9 @@ SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
 HOPPER = ("wgmma", "stmatrix")
 
 
-def launched(kernel, grid, features=()):
+def launched(kernel, grid, features=(), shifts_rows=False):
     """A module that launches a kernel of tiles."""
-    function = lower_kernel(kernel, machine(features.__contains__))
+    function = lower_kernel(kernel, machine(features.__contains__), shifts_rows=shifts_rows)
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
     block = (build.index(kernel.threads),)
     launch = s.Launch(function.name, tuple(map(build.index, grid)), outer, block=block)
@@ -48,6 +48,7 @@ def multiply(
     features=(),
     given=None,
     has_groups=None,
+    shifts_rows=False,
     **more,
 ):
     """A product by the kernel and by numpy; `given` takes the matrices, `has_groups` None: as `features` say."""
@@ -70,7 +71,7 @@ def multiply(
         **more,
     )
     c = np.zeros((m, n), out.numpy())
-    module = launched(kernel, (-(-n // tiles.n) * -(-m // tiles.m),), features)
+    module = launched(kernel, (-(-n // tiles.n) * -(-m // tiles.m),), features, shifts_rows)
     assert ("cuda.wgmma.m64" in print_module(module)) == ("wgmma" in features if has_groups is None else has_groups)
     if given is not None:
         given += [a, b]
@@ -97,6 +98,21 @@ def test_matrices_need_not_be_aligned(align):
     size = 16 + align // 2
     result, expected = multiply(20, size, size, align=align)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize(("ta", "tb"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize(("m", "n", "k"), [(33, 17, 51), (5, 3, 7), (31, 29, 1), (32, 16, 33)])
+def test_rows_that_begin_anywhere_are_shifted(m, n, k, ta, tb, stages):
+    tiles = MatmulTiles(32, 16, 16, stages, (2, 1))
+    result, expected = multiply(m, n, k, tiles, ta=ta, tb=tb, align=2, shifts_rows=True)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_warp_groups_multiply_shifted_rows():
+    tiles = MatmulTiles(64, 64, 64, 3, (4, 1))
+    result, expected = multiply(70, 61, 133, tiles, tb=True, align=2, shifts_rows=True, features=HOPPER)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(

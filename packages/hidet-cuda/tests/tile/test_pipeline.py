@@ -238,3 +238,36 @@ def test_the_map_of_one_row_has_the_stride_of_a_dense_matrix_at_least(row_stride
     pipeline = lower_pipeline(matmul_kernel("matmul", tuple(params), a, b, c, NARROW, b_is_transposed=True), TARGET)
     (stride,) = pipeline.maps[0].request({}).strides
     assert stride.value == given * 2
+
+
+def transposed(m, n, stages=4, k=64):
+    """Tiles whose columns are the rows of warp groups."""
+    return MatmulTiles(m, n, k, stages, (1, n // 16), is_transposed=True)
+
+
+@pytest.mark.parametrize("out", [dtypes.f16, dtypes.f32])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "tiles"),
+    [
+        (8, 128, 128, transposed(8, 64)),
+        (70, 200, 192, transposed(24, 128)),
+        (65, 72, 320, transposed(32, 64)),
+        (130, 264, 64, transposed(40, 128)),
+        (150, 328, 64, transposed(64, 128)),
+    ],
+)
+def test_columns_of_the_result_are_the_rows_of_warp_groups(m, n, k, tiles, out):
+    result, expected = multiply(m, n, k, tiles, out=out)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(("ta", "tb"), [(False, False), (True, True), (True, False)])
+def test_transposed_tiles_take_operands_in_either_order(ta, tb):
+    result, expected = multiply(64, 136, 128, transposed(32, 64), ta=ta, tb=tb)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(("n", "align"), [(99, 2), (100, 8), (98, 4)])
+def test_rows_of_results_of_transposed_tiles_begin_anywhere(n, align):
+    result, expected = multiply(33, n, 64, transposed(16, 64), align=align)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)

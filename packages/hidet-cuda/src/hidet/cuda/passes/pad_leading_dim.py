@@ -8,13 +8,12 @@ it is a weight.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.tiling import (
     TILES,
-    UNALIGNED_TILES,
     WARP_SPECIALIZED_TILES,
     choose_tiling,
     copy_cycles,
@@ -122,7 +121,7 @@ def _pays(
     along_k = not node.attrs.get("trans_a", False) and (node.op.name == "linear" or node.attrs["trans_b"])
     is_warp_specialized = target.has("wgmma") and (not is_tf32 or along_k)
 
-    def fastest(tiles: Sequence[MatmulTiles], specialized: bool) -> float:
+    def fastest(tiles: Sequence[MatmulTiles], specialized: bool, extents: Extents = extents) -> float:
         choices = [with_bytes_along_k(one, dtype.nbytes) for one in tiles]
         tiling = choose_tiling(extents, choices, target, is_warp_specialized=specialized)
         return cycles(extents, tiling, target, specialized)
@@ -131,7 +130,7 @@ def _pays(
     aligned = fastest(WARP_SPECIALIZED_TILES if is_warp_specialized else TILES, is_warp_specialized) + sum(
         map(copy_cycles, moved)
     )
-    return aligned < fastest(UNALIGNED_TILES, False)
+    return aligned < fastest(TILES, False, replace(extents, copied="shifted"))
 
 
 def _number(size: Dim) -> int:

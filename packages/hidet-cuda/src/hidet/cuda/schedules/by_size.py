@@ -12,6 +12,7 @@ from hidet.cuda.schedules.product_tiles import GEMV_MAX_ROWS, GEMV_TILES, is_gem
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     TILES,
+    TRANSPOSED_TILES,
     UNALIGNED_TILES,
     WARP_SPECIALIZED_TILES,
     cycles_of_call,
@@ -19,7 +20,7 @@ from hidet.cuda.schedules.tiling import (
 )
 from hidet.dims import Dim
 from hidet.errors import ShapeError
-from hidet.gpu.schedules.matmul import epilogue_instructions, scratch_of
+from hidet.gpu.schedules.matmul import epilogue_instructions, how_copied, scratch_of
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -34,14 +35,16 @@ from hidet.target import GpuTarget
 # Per table the few tilings of which, by the model, one is hardly slower than the best of all for layers of models with
 # any number of rows: 1 % slower on average. They are the same for all products, so that these share programs.
 _SPECIALIZED = (
-    *[Tiling(WARP_SPECIALIZED_TILES[number], 1, True) for number in (0, 1, 4, 9, 10)],
+    *[Tiling(WARP_SPECIALIZED_TILES[number], 1, True) for number in (0, 1, 4, 6, 10)],
+    *[Tiling(TRANSPOSED_TILES[number], 1, True) for number in (2, 18)],
     Tiling(WARP_SPECIALIZED_TILES[8], FILL, True),
 )
 _GROUPS = (
     *[Tiling(GROUP_TILES[number]) for number in (0, 1, 3)],
-    *[Tiling(GROUP_TILES[number], FILL) for number in (2, 3)],
+    Tiling(TILES[7]),
+    *[Tiling(GROUP_TILES[number], FILL) for number in (0, 2, 3)],
 )
-_PLAIN = (*[Tiling(TILES[number]) for number in (0, 2, 4)], Tiling(TILES[2], FILL))
+_PLAIN = (*[Tiling(TILES[number]) for number in (0, 2, 6)], Tiling(TILES[2], FILL))
 _UNALIGNED = (*map(Tiling, UNALIGNED_TILES[:2]), Tiling(UNALIGNED_TILES[2], FILL))
 _TABLES = (_SPECIALIZED, _GROUPS, _PLAIN, _UNALIGNED)
 _NEVER = 1 << 62
@@ -85,7 +88,8 @@ def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, param
     for calls of few rows."""
     tilings = [replace(params, others=()), *params.others]
     batch, m, n, k = (builder.size(extent) for extent in (product.batch, product.m, product.n, product.k))
-    extents = CallExtents(batch, m, n, k, product.a.tensor.type.dtype.nbytes, epilogue_instructions(product))
+    nbytes = product.a.tensor.type.dtype.nbytes
+    extents = CallExtents(batch, m, n, k, nbytes, epilogue_instructions(product), copied=how_copied(product))
     stmts: list[Stmt] = []
     times: list[Var] = []
     launches: list[Stmt] = []

@@ -77,7 +77,7 @@ class MatrixUnitLaunches:
         builder.record(tiled)
         if is_warp_specialized:
             return self._launch_warp_specialized(kernel, tiled, tiles, what.outer)
-        function = lower_kernel(tiled, machine(launches.target.has))
+        function = lower_kernel(tiled, machine(launches.target.has), shifts_rows=True)
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
     def _tile_kernel(self, name: str, what: Multiplication, tiles: MatmulTiles) -> TileKernel:

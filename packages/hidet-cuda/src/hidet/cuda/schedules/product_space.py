@@ -10,14 +10,14 @@ from typing import Literal
 from hidet.cuda.schedules.product_tiles import (
     GEMV_TILES,
     can_be_warp_specialized,
+    copies_elements,
     is_gemv,
     shared_tiles,
     specialized_tiles,
 )
-from hidet.cuda.schedules.tiling import warp_specialized_bytes, with_bytes_along_k
-from hidet.gpu.schedules.matmul import extents_of, simt_tiles
+from hidet.cuda.schedules.tiling import copied_bytes, warp_specialized_bytes, with_bytes_along_k
+from hidet.gpu.schedules.matmul import extents_of, how_copied, simt_tiles
 from hidet.gpu.schedules.product import Product
-from hidet.gpu.schedules.product_launch import is_unaligned
 from hidet.gpu.schedules.tiling import SPLIT_K, Tiling, has_steps, simt_space, split_knob
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.schedule.space import Constraint, Knob, Space
@@ -41,8 +41,10 @@ class KernelTile:
     def __str__(self) -> str:
         if self.kernel in ("by size", "gemv"):
             return self.kernel
-        m, n, k, (down, across) = self.tiles.m, self.tiles.n, self.tiles.k, self.tiles.warps
-        return f"{m}x{n}x{k} by {'TMA' if self.kernel == 'warp-specialized' else f'{down}x{across} warps'}"
+        tiles, (down, across) = self.tiles, self.tiles.warps
+        order = " transposed" if tiles.is_transposed else ""
+        by = "TMA" if self.kernel == "warp-specialized" else f"{down}x{across} warps"
+        return f"{tiles.m}x{tiles.n}x{tiles.k}{order} by {by}"
 
 
 def product_space(
@@ -55,7 +57,7 @@ def product_space(
     several = [] if by_size is None else [KernelTile("by size", by_size.tiles)]
     tiles = (*several, *_kernel_tiles(product, target))
     # Elements that pass through registers on their way are in one stage while another is multiplied.
-    stages = (2,) if is_unaligned(product) else _STAGES
+    stages = (2,) if copies_elements(product) else _STAGES
     limit = target.block_shared_memory
     return Space(
         (
@@ -104,4 +106,4 @@ def _shared_bytes(product: Product, tiling: Tiling) -> int:
     tiles, nbytes = tiling.tiles, product.a.tensor.type.dtype.nbytes
     if tiling.is_warp_specialized:
         return warp_specialized_bytes(replace(tiles, k=tiles.k * nbytes // 2)) + _BOX_BYTES
-    return (tiles.m + tiles.n) * tiles.k * nbytes * tiles.stages
+    return copied_bytes(replace(tiles, k=tiles.k * nbytes // 2), how_copied(product))

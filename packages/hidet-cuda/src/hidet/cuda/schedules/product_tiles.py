@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from hidet import dims, dtypes
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     TILES,
+    TRANSPOSED_TILES,
     UNALIGNED_TILES,
     WARP_SPECIALIZED_TILES,
     with_bytes_along_k,
 )
-from hidet.gpu.schedules.matmul import simt_tiles
+from hidet.gpu.schedules.matmul import how_copied, simt_tiles
 from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product
 from hidet.gpu.schedules.product_launch import is_unaligned
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.target import GpuTarget
 
-_LEAST_COPY = 4
-"""Bytes from which parts of a matrix are copied in the background, which large tiles need."""
 _CORNER_BITS, _MOST_STEP = {1: 16, 2: 8, 3: 5}, 8
 """Of a corner of a map of columns of pixels, by the axes of space, and of what lies between its pixels."""
 GEMV_MAX_ROWS = 2
@@ -45,19 +46,30 @@ def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
 
 def shared_tiles(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     """For kernels all of whose threads copy and multiply: elements of 2 bytes."""
-    if is_unaligned(product):
+    if copies_elements(product):
         return UNALIGNED_TILES
-    is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
+    is_copied = how_copied(product) == "parts"
     has_groups = target.has("wgmma") and is_copied and product.factors is not dtypes.tf32
     return (*GROUP_TILES, *TILES) if has_groups else TILES
 
 
+def copies_elements(product: Product) -> bool:
+    """Whether both operands are copied element by element, as what filters see of images of odd channels."""
+    return is_unaligned(product) and how_copied(product) == "elements"
+
+
 def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
     """For warp-specialized kernels: elements of 2 bytes."""
-    # Columns side by side are swizzled over 128 bytes, or all of them over 64.
-    return tuple(
-        tiles for tiles in WARP_SPECIALIZED_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32
+    # Rows or columns side by side are swizzled over 128 bytes, or all of them over 64.
+    found = (
+        *(tiles for tiles in WARP_SPECIALIZED_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32),
+        *(tiles for tiles in TRANSPOSED_TILES if not product.a.is_transposed or tiles.m % 64 == 0 or tiles.m == 32),
     )
+    # Channels that a step copies of pixels are of one tap of the filter.
+    nbytes = product.a.tensor.type.dtype.nbytes
+    patches = [operand for operand in (product.a, product.b) if isinstance(operand, PatchOperand)]
+    most = math.gcd(*(dims.divisibility(operand.channels) for operand in patches))
+    return tuple(tiles for tiles in found if most % with_bytes_along_k(tiles, nbytes).k == 0)
 
 
 def is_warp_specialized(product: Product, target: GpuTarget) -> bool:

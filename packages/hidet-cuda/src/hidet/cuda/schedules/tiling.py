@@ -18,6 +18,7 @@ from hidet.gpu.schedules.tiling import (
     SPLIT_K,
     START,
     CallExtents,
+    Copied,
     Extents,
     Tiling,
     fast_tilings,
@@ -26,6 +27,8 @@ from hidet.gpu.schedules.tiling import (
     steps_over,
     sum_cycles,
 )
+from hidet.gpu.tile.lower.parts import TRANSPOSED_BYTES
+from hidet.gpu.tile.lower.shifted import lines_bytes
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 
 if TYPE_CHECKING:
@@ -36,8 +39,11 @@ TILES = (
     MatmulTiles(128, 128, 32, 4, (2, 4)),
     MatmulTiles(128, 64, 32, 4, (4, 2)),
     MatmulTiles(64, 64, 64, 3, (2, 2)),
+    MatmulTiles(64, 32, 64, 4, (2, 2)),
     MatmulTiles(32, 64, 64, 4, (1, 4)),
+    MatmulTiles(32, 32, 64, 4, (1, 4)),
     MatmulTiles(16, 64, 64, 4, (1, 4)),
+    MatmulTiles(16, 32, 128, 3, (1, 4)),
 )
 """For `mma.sync`, by falling size."""
 
@@ -68,6 +74,37 @@ WARP_SPECIALIZED_TILES = (
 )
 """For warp-specialized kernels (`hidet.cuda.tile.pipeline`): many stages for a block alone, few for two at once.
 64 along k is a row of 128 bytes, the widest swizzle."""
+
+
+def _transposed(m: int, n: int, stages: int, k: int = 64) -> MatmulTiles:
+    return MatmulTiles(m, n, k, stages, (1, n // 16), is_transposed=True)
+
+
+TRANSPOSED_TILES = (
+    _transposed(16, 64, 16),
+    _transposed(16, 64, 8),
+    _transposed(16, 64, 8, 128),
+    _transposed(16, 128, 10),
+    _transposed(16, 128, 5),
+    _transposed(32, 64, 16),
+    _transposed(32, 64, 8),
+    _transposed(32, 128, 9),
+    _transposed(32, 128, 5),
+    _transposed(48, 128, 8),
+    _transposed(64, 64, 6),
+    _transposed(64, 128, 8),
+    _transposed(80, 128, 7),
+    _transposed(96, 128, 6),
+    _transposed(112, 128, 6),
+    _transposed(144, 128, 5),
+    _transposed(160, 128, 5),
+    _transposed(176, 128, 5),
+    _transposed(200, 128, 4),
+    _transposed(208, 128, 4),
+    _transposed(224, 128, 4),
+    _transposed(240, 128, 4),
+)
+"""For warp-specialized kernels whose matrix units multiply transposed: rows of the result come in any multiple of 8."""
 GROUP_TILES = (
     MatmulTiles(128, 128, 64, 4, (8, 1)),
     MatmulTiles(128, 64, 64, 4, (8, 1)),
@@ -82,11 +119,8 @@ UNALIGNED_TILES = (
 )
 """For elements that are copied one by one, which pass through registers."""
 
-
 # Tiles of these kernels, whatever their number of stages.
-_GROUPS, _UNALIGNED = (
-    frozenset((tiles.m, tiles.n, tiles.k, tiles.warps) for tiles in table) for table in (GROUP_TILES, UNALIGNED_TILES)
-)
+_GROUPS = frozenset((tiles.m, tiles.n, tiles.k, tiles.warps) for tiles in GROUP_TILES)
 
 
 def with_bytes_along_k(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
@@ -105,8 +139,16 @@ _STEP = 450
 """A step of one block alone: a barrier, and products that wait for each other."""
 _DELAY = 1300
 """From the start of a copy until its bytes are there; as many steps as there are stages share it."""
+_SHIFTED_BYTES, _SHIFTED_STEP = 8, 800
+"""Bytes a cycle of rows that are shifted, and a step of one block alone."""
 _SINGLE_BYTES, _SINGLE_STEP = 10, 2700
 """Bytes a cycle that are copied one element at a time, and a step of that: its reads are waited for."""
+_COPIES = {
+    "parts": (_BYTES, _STEP),
+    "shifted": (_SHIFTED_BYTES, _SHIFTED_STEP),
+    "elements": (_SINGLE_BYTES, _SINGLE_STEP),
+}
+"""Bytes a cycle, and a step of one block alone, by how operands are copied."""
 _COPY = 4500
 """A kernel that copies."""
 _SPECIALIZED_PRODUCTS = 2300
@@ -134,7 +176,7 @@ _STORE, _NARROW_STORE, _STAGED_COLUMNS, _INSTRUCTIONS = 28, 36, 32, 128
 """What storing an element of a result takes beside instructions of its epilogue, more where fewer columns are staged at
 a time, and those that a multiprocessor issues in a cycle, counted by elements. Stores of all blocks come at once, and
 memory takes them no faster."""
-_SPECIALIZED_THREADS, _GROUP_WARPS = 160, 4
+_SPECIALIZED_THREADS, _GROUP_WARPS, _GROUP_COLUMNS = 160, 4, 64
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
 
@@ -163,17 +205,17 @@ def choose_tiling(
     """The fastest one by the model, with tiles out of `choices`. is_warp_specialized: what kernels they are for.
     splits: what split-k may be."""
 
-    def time(tiling: Tiling) -> tuple[float, int]:
-        return cycles(extents, tiling, target, is_warp_specialized), _waste(tiling.tiles)
+    def time(tiling: Tiling) -> tuple[float, int, int]:
+        return cycles(extents, tiling, target, is_warp_specialized), *_waste(tiling.tiles)
 
     fastest = fastest_tiling(extents, choices, time, splits)
     return replace(fastest, is_warp_specialized=is_warp_specialized)
 
 
-def _waste(tiles: MatmulTiles) -> int:
+def _waste(tiles: MatmulTiles) -> tuple[int, int]:
     """What decides between tiles that the model finds equally fast, as with few blocks: smaller ones multiply less that
-    nobody asked for. Without matrix units larger ones multiply faster."""
-    return 0 if tiles in SIMT_TILES else tiles.m * tiles.n
+    nobody asked for, and blocks with fewer stages begin sooner. Without matrix units larger ones multiply faster."""
+    return (0, 0) if tiles in SIMT_TILES else (tiles.m * tiles.n, tiles.stages)
 
 
 def close_tilings(
@@ -221,8 +263,9 @@ def _cycles(
     speed: Speed,
 ) -> Amount:
     nbytes = extents.nbytes
-    tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
-    blocks = extents.batch * ceil_ratio(extents.m, tiles.m) * ceil_ratio(extents.n, tiles.n) * splits
+    tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2).upright
+    rows, columns = ceil_ratio(extents.m, tiling.tiles.m), ceil_ratio(extents.n, tiling.tiles.n)
+    blocks = extents.batch * rows * columns * splits
     steps = ceil_ratio(ceil_ratio(extents.k, tiling.tiles.k), splits)
     own = largest(1, ceil_ratio(blocks, target.multiprocessors))
     added = sum_cycles(extents, splits) if tiling.is_split else 0
@@ -231,13 +274,17 @@ def _cycles(
         at_once = smallest(blocks, target.multiprocessors)
         columns = tiles.n // 2 if shares_copies(extents, tiling.tiles) else tiles.n
         loaded = int((tiles.m + columns) * tiles.k * 2 * (_BETWEEN_LINES if extents.is_between_lines else 1))
-        computed = _warp_specialized_cycles(tiles, steps, own, at_once, loaded, extents.epilogue, target, speed)
+        store = _NARROW_STORE if tiling.tiles.is_transposed or tiles.n % _STAGED_COLUMNS else _STORE
+        finish = tiles.m * tiles.n * (store + extents.epilogue) // _INSTRUCTIONS
+        shared = warp_specialized_bytes(replace(tiling.tiles, k=tiles.k))
+        room = resident_blocks(shared, _SPECIALIZED_THREADS, target)
+        computed = _warp_specialized_cycles(tiles, steps, own, at_once, loaded, finish, room, speed)
         # Half of whichever is shorter, reading or multiplying, is hidden.
         overlapped = largest(computed, read) + ratio(smallest(computed, read), 2)
         return _SPECIALIZED_START + overlapped + added
-    resident = smallest(own, _resident(tiles, target))
+    resident = smallest(own, _resident(tiles, extents.copied, target))
     kind = (tiles.m, tiles.n, tiles.k, tiles.warps)
-    bytes_a_cycle, step_alone = (_SINGLE_BYTES, _SINGLE_STEP) if kind in _UNALIGNED else (_BYTES, _STEP)
+    bytes_a_cycle, step_alone = _COPIES[extents.copied]
     least = max(step_alone, _DELAY / tiles.stages)
     moved = (tiles.m + tiles.n) * tiles.k * 2 / (bytes_a_cycle * speed.cache)
     products = _GROUP_PRODUCTS if kind in _GROUPS else _PRODUCTS
@@ -251,13 +298,14 @@ def _warp_specialized_cycles(
     own: Amount,
     at_once: Amount,
     loaded: int,
-    epilogue: int,
-    target: GpuTarget,
+    finish: int,
+    room: int,
     speed: Speed,
 ) -> Amount:
     """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel. at_once: multiprocessors that work.
-    loaded: bytes that the second-level cache moves for a step. epilogue: as in `Extents`."""
-    resident = smallest(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
+    loaded: bytes that the second-level cache moves for a step. finish: cycles for the results of a tile.
+    room: blocks that a multiprocessor has room for."""
+    resident = smallest(own, room)
     alone = max(_SPECIALIZED_STEP, _SPECIALIZED_DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / (_SPECIALIZED_PRODUCTS * speed.products)
     together = _GROUPS_STEP if tiles.warps[0] > _GROUP_WARPS else 0
@@ -266,8 +314,6 @@ def _warp_specialized_cycles(
         ratio(at_once * loaded, _SPECIALIZED_BYTES * speed.cache),
         ratio(max(multiplied, together), 1),
     )
-    store = _NARROW_STORE if tiles.n % _STAGED_COLUMNS else _STORE
-    finish = tiles.m * tiles.n * (store + epilogue) // _INSTRUCTIONS
     return own * (steps * step + finish) + ceil_ratio(own, resident) * _SPECIALIZED_END
 
 
@@ -294,7 +340,8 @@ def copy_cycles(nbytes: int) -> float:
 
 def warp_specialized_bytes(tiles: MatmulTiles) -> int:
     """Shared memory of a warp-specialized kernel: the ring, and what results are staged in."""
-    return (tiles.m + tiles.n) * tiles.k * 2 * tiles.stages + tiles.m * 128
+    staged = TRANSPOSED_BYTES * tiles.n // _GROUP_COLUMNS if tiles.is_transposed else tiles.m * 128
+    return (tiles.m + tiles.n) * tiles.k * 2 * tiles.stages + staged
 
 
 def resident_blocks(shared_bytes: int, threads: int, target: GpuTarget) -> int:
@@ -302,9 +349,15 @@ def resident_blocks(shared_bytes: int, threads: int, target: GpuTarget) -> int:
     return max(1, min(_fitting(shared_bytes, target), target.multiprocessor_threads // threads))
 
 
-def _resident(tiles: MatmulTiles, target: GpuTarget) -> int:
+def copied_bytes(tiles: MatmulTiles, copied: Copied) -> int:
+    """Shared memory of a kernel all of whose threads copy, of elements of 2 bytes."""
+    tile = (tiles.m + tiles.n) * tiles.k * 2
+    return tile * tiles.stages if copied != "shifted" else tile + lines_bytes(tiles.m + tiles.n, tiles.k) * tiles.stages
+
+
+def _resident(tiles: MatmulTiles, copied: Copied, target: GpuTarget) -> int:
     """Blocks that a multiprocessor runs at once."""
-    shared = (tiles.m + tiles.n) * tiles.k * tiles.stages * 2
+    shared = copied_bytes(tiles, copied)
     threads = target.warp_size * tiles.warps[0] * tiles.warps[1]
     return max(1, min(_fitting(shared, target), target.multiprocessor_registers // _THREAD_REGISTERS // threads))
 

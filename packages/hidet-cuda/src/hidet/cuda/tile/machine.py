@@ -8,8 +8,10 @@ from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tile.product import multiply
 from hidet.cuda.tile.warp_group import (
+    GROUP_WARPS,
     finished_loop,
     fits_warp_groups,
+    meet_in_group,
     multiply_in_groups,
     start_in_groups,
     wait_for_groups,
@@ -33,6 +35,12 @@ COPIES = BackgroundCopies(
 
 class WarpGroups:
     """`hidet.gpu.tile.lower.machine.BackgroundProducts` by `wgmma`."""
+
+    group_warps = GROUP_WARPS
+
+    def meet(self, threads: Threads) -> s.Stmt:
+        """At a barrier of the group, behind those that kernels use for all that multiply."""
+        return meet_in_group(threads)
 
     def fits(self, node: Mma, warps: tuple[int, int]) -> bool:
         """They read shared memory as it is: f32 has to be rounded to tf32 on its way there, which threads do not."""
@@ -81,5 +89,5 @@ def machine(has: Callable[[str], bool] = frozenset[str]().__contains__) -> Machi
     )
 
 
-def _store_matrix(to: Expr, words: Expr) -> s.Stmt:
-    return s.Evaluate(intrinsic_call("cuda.store_matrix_x4", to, words))
+def _store_matrix(to: Expr, words: Expr, is_transposed: bool) -> s.Stmt:
+    return s.Evaluate(intrinsic_call(f"cuda.store_matrix_x4{'_transposed' if is_transposed else ''}", to, words))

@@ -244,6 +244,11 @@ def source_map(load: Load, kernel: TileKernel) -> SourceMap | None:
     """The tensor map that brings a load's tiles; None where there is none."""
     source, var = load.source, Var(f"map_{load.target.name}", map_type())
     if isinstance(source, Gathered) and source.patches is not None:
+        channels = source.patches.channels
+        known = channels.value if isinstance(channels, Const) else None
+        if isinstance(known, int) and known % load.target.columns:
+            # A copy brings channels of one tap of the filter.
+            return None
         origins = tuple(Var(f"origin{number}", dtypes.i32) for number in range(len(source.patches.axes)))
         return PixelMap(var, source, source.patches, load.target, Var("image", dtypes.i32), origins)
     found = _base(source, kernel) if isinstance(source, GTensor) else None

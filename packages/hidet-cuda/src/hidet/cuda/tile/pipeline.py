@@ -249,7 +249,7 @@ class _Consumer(TileLowering):
 
     def _box_stores(self, node: t.Store, staging: Staging, kernel: TileKernel, target: GpuTarget) -> BoxStores | None:
         """How TMA writes what is staged of a store, without room for it keeping a block out of the multiprocessor."""
-        part = staging.elements(self.threads) * staging.tile.dtype.nbytes
+        part = staging.parts.size * staging.parts.tile.dtype.nbytes
         if part < _SWIZZLED_BYTES:
             return None
         nbytes, threads = self.shared_bytes(), kernel.threads + WARP
@@ -259,7 +259,7 @@ class _Consumer(TileLowering):
             needed = nbytes + more * part
             return needed <= target.block_shared_memory and resident_blocks(needed, threads, target) >= resident
 
-        return box_stores(node, staging.layout, kernel, self.threads, fits)
+        return box_stores(node, staging.parts, kernel, fits)
 
     def _staged_parts(self, node: t.Store) -> StagedParts | None:
         return self._boxes.get(node)

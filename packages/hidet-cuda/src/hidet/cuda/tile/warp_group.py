@@ -13,6 +13,7 @@ from hidet import dtypes
 from hidet.cuda.intrinsics import INTRINSICS, intrinsic_call
 from hidet.cuda.intrinsics.mma import matrix_name
 from hidet.cuda.tile.product import packed_words
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.fragment import Fragment, Threads
 from hidet.gpu.tile.lower.machine import Operand
 from hidet.gpu.tile.statements import Mma
@@ -23,8 +24,11 @@ from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.intrinsic import MatrixShape
 from hidet.ir.types import BufferType
 
-_GROUP_WARPS = 4
+GROUP_WARPS = 4
+"""Warps that multiply together."""
 _GROUP_ROWS = 64
+_FIRST_BARRIER = 2
+"""Of warp groups; others of a block are for all its threads, or all that multiply."""
 _STEP_BYTES = 32
 _WORDS = 4
 """Of the left operand that a thread has of a step."""
@@ -34,9 +38,11 @@ _SWIZZLES = {128: 1, 64: 2, 32: 3}
 
 def fits_warp_groups(node: Mma, warps: tuple[int, int]) -> bool:
     """Whether a product is one of warp groups: 64 rows each, all columns, the right operand in shared memory."""
-    if warps[1] != 1 or warps[0] % _GROUP_WARPS or _name(node) not in INTRINSICS:
+    if node.accumulator.is_transposed:
+        return fits_warp_groups(node.upright, warps[::-1])
+    if warps[1] != 1 or warps[0] % GROUP_WARPS or _name(node) not in INTRINSICS:
         return False
-    if node.accumulator.rows != warps[0] // _GROUP_WARPS * _GROUP_ROWS:
+    if node.accumulator.rows != warps[0] // GROUP_WARPS * _GROUP_ROWS:
         return False
     if isinstance(node.a, STile):
         of_a = _fits(node.a, _GROUP_ROWS if node.a_is_transposed else None)
@@ -83,7 +89,7 @@ def multiply_in_groups(
 
 def finish_groups(accumulator: Fragment) -> s.Stmt:
     """Wait for all products, so that their sum may be used."""
-    tile = accumulator.tile
+    tile = accumulator.tile.upright
     results = f"cuda.wgmma_results.n{tile.columns}.{tile.dtype.short}"
     held = s.Evaluate(intrinsic_call(results, build.address(accumulator.buffer, 0, 0, 0, 0)))
     return build.seq([wait_for_groups(0), held])
@@ -97,6 +103,18 @@ def finished_loop(extent: Expr, loop: s.Stmt, sums: Iterable[Fragment], *after: 
     to, and run all products one after the other (C7514).
     """
     return s.If(extent > 0, build.seq([loop, *map(finish_groups, sums), *after]))
+
+
+def meet_in_group(threads: Threads) -> s.Stmt:
+    """The warps of each warp group meet, at a barrier of its own."""
+    groups = threads.warps[0] * threads.warps[1] // GROUP_WARPS
+    numbers = (_FIRST_BARRIER + group for group in range(groups))
+    syncs = [s.Evaluate(intrinsic_call("cuda.barrier_sync", number, GROUP_WARPS * WARP)) for number in numbers]
+    met: s.Stmt = syncs[-1]
+    warp = threads.warp_row * threads.warps[1] + threads.warp_column
+    for group, own in reversed(list(enumerate(syncs[:-1]))):
+        met = s.If(build.equal(warp // GROUP_WARPS, group), own, met)
+    return met
 
 
 def wait_for_groups(count: int) -> s.Stmt:
@@ -114,10 +132,13 @@ def start_in_groups(
 ) -> s.Stmt:
     """Start the products of all steps along k. Neither operands nor accumulator may be touched before the wait."""
     a, b = operands
+    if node.accumulator.is_transposed:
+        a, b = b, a
+    threads, node = threads.upright(node.accumulator), node.upright
     nbytes = node.b.dtype.nbytes
     k = node.b.columns if node.b_is_transposed else node.b.rows
     at = build.size_var("at")
-    group = threads.warp_row // _GROUP_WARPS
+    group = threads.warp_row // GROUP_WARPS
     start_a, start_b = _descriptor("operand_a", a), _descriptor("operand_b", b)
     row_bytes = a.tile.layout.panel_chunks * 16
     if node.a_is_transposed:

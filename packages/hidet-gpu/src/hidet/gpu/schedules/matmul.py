@@ -15,6 +15,7 @@ from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import (
     SIMT_TILES,
+    Copied,
     Extents,
     Tiling,
     fast_tilings,
@@ -24,6 +25,7 @@ from hidet.gpu.schedules.tiling import (
     splits_of,
     steps_over,
 )
+from hidet.gpu.tile.lower.copy import LEAST_ASYNC
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Binary, Load, Unary, Var
 from hidet.ir.node import IRNode
@@ -130,7 +132,16 @@ def extents_of(product: Product) -> Extents:
     """What models know of a product."""
     batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
     nbytes, operands = product.a.tensor.type.dtype.nbytes, (product.a, product.b)
-    return Extents(batch, m, n, k, nbytes, epilogue_instructions(product), any(map(_is_between_lines, operands)))
+    is_between_lines = any(map(_is_between_lines, operands))
+    return Extents(batch, m, n, k, nbytes, epilogue_instructions(product), is_between_lines, how_copied(product))
+
+
+def how_copied(product: Product) -> Copied:
+    """How threads that copy in the background copy a product's operands."""
+    unaligned = [operand for operand in (product.a, product.b) if operand.align < LEAST_ASYNC]
+    if product.a.tensor.type.dtype.nbytes >= LEAST_ASYNC or not unaligned:
+        return "parts"
+    return "shifted" if all(isinstance(operand, MatrixOperand) for operand in unaligned) else "elements"
 
 
 def _is_between_lines(operand: MatrixOperand | PatchOperand) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from hidet.errors import OptionError
 from hidet.gpu.schedules.amounts import Amount, ratio
@@ -36,12 +36,17 @@ _PLAIN_WARPS = 16
 """Those that a multiprocessor has registers for."""
 START = 2200
 """Until a block has its first tiles, and from its last product to the end of the kernel."""
-_SUM = 3000
+_SUM = 2500
 """A kernel that adds the partial sums of split-k."""
-_SUM_BYTES = 1000
+_SUM_BYTES = 2000
 """Bytes a cycle that partial sums are written and read with, by the whole device."""
 _CLOSE = 1.05
 """Times the fastest one's that the model cannot tell from it."""
+
+
+Copied = Literal["parts", "shifted", "elements"]
+"""How threads copy operands to shared memory: in parts of 4 bytes and more, as the lines that hold rows, which are
+shifted then (`hidet.gpu.tile.lower.shifted`), or element by element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,8 @@ class Extents:
     """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols.
 
     epilogue: instructions for an element of the result beyond those that store it. is_between_lines: whether rows of an
-    operand begin within lines of the cache, so that parts of them as long as a line are in two.
+    operand begin within lines of the cache, so that parts of them as long as a line are in two. copied: where threads
+    do that, the slower way of both operands.
     """
 
     batch: int
@@ -59,6 +65,7 @@ class Extents:
     nbytes: int
     epilogue: int = 0
     is_between_lines: bool = False
+    copied: Copied = "parts"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +79,7 @@ class CallExtents:
     nbytes: int
     epilogue: int = 0
     is_between_lines: bool = False
+    copied: Copied = "parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +136,11 @@ def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...], splits: Sequenc
 def fastest_tiling(
     extents: Extents,
     choices: Sequence[MatmulTiles],
-    cycles: Callable[[Tiling], float | tuple[float, int]],
+    cycles: Callable[[Tiling], float | tuple[float, int, int]],
     splits: Sequence[int] = SPLIT_K,
 ) -> Tiling:
     """The fastest one by a model, with tiles out of `choices`, and of `splits` what k is long enough for. cycles: by
-    the model, perhaps with a number that decides between tilings that are equally fast; else the first is taken."""
+    the model, perhaps with numbers that decide between tilings that are equally fast; else the first is taken."""
     return min(_tilings(extents, choices, splits), key=cycles)
 
 
@@ -153,8 +161,8 @@ def fast_tilings(
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles], splits: Sequence[int]) -> Iterator[Tiling]:
     """What may be chosen: tiles that are not far larger than the result, and splits of at least two steps, or one."""
-    lowest = min(tiles.m for tiles in choices)
     for tiles in choices:
+        lowest = min(other.m for other in choices if other.is_transposed == tiles.is_transposed)
         if tiles.m >= 2 * extents.m and tiles.m > lowest:
             continue
         steps = steps_over(extents.k, tiles.k)

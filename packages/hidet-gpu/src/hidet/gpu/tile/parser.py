@@ -178,14 +178,20 @@ class KernelParser:
         return True
 
     def declare_tile(self, node: ast.AnnAssign) -> None:
-        """`name: dtype[rows, columns] @ space`."""
+        """`name: dtype[rows, columns] @ space`; strides of [1, rows] are those of a transposed tile."""
         type_, name = self.read_type(node.annotation), self.identifier(node.target)
         shape = type_.shape if isinstance(type_, BufferType) else ()
         extents = [e.value for e in shape if isinstance(e, Const) and isinstance(e.value, int)]
         if not isinstance(type_, BufferType) or type_.space not in ("shared", "register") or len(extents) != 2:
             self.fail(node, f"{name} is no tile: expected a type such as f16[64, 32] @ shared, or @ register")
         rows, columns = extents
-        self.tiles[name] = (STile if type_.space == "shared" else RTile)(name, type_.dtype, rows, columns)
+        strides = [e.value for e in type_.strides or () if isinstance(e, Const)]
+        if type_.strides is None:
+            self.tiles[name] = (STile if type_.space == "shared" else RTile)(name, type_.dtype, rows, columns)
+        elif type_.space == "register" and strides == [1, rows]:
+            self.tiles[name] = RTile(name, type_.dtype, rows, columns, is_transposed=True)
+        else:
+            self.fail(node, f"{name} has strides, expected none, or [1, {rows}] for a transposed register tile")
 
     # --- names -------------------------------------------------------------------------------------------------------
 

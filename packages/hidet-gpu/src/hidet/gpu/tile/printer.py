@@ -83,7 +83,10 @@ class _KernelText:
             yield from self._SOURCES[type(source)](self, source, names(var))
         for tile in tiles_of(kernel.body):
             space = "shared" if isinstance(tile, STile) else "register"
-            yield f"{names(tile)}: {tile.dtype.short}[{tile.rows}, {tile.columns}] @ {space}"
+            text = f"{tile.dtype.short}[{tile.rows}, {tile.columns}]"
+            if isinstance(tile, RTile) and tile.is_transposed:
+                text = f"strided({text}, [1, {tile.rows}])"
+            yield f"{names(tile)}: {text} @ {space}"
         yield from self.stmts(kernel.body)
 
     # --- matrices ----------------------------------------------------------------------------------------------------

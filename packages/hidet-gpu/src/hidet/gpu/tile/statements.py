@@ -100,8 +100,17 @@ class Mma:
                 f"a product of [{m}, {k}] and [{other}, {n}] is added to {accumulator.name} of "
                 f"[{accumulator.rows}, {accumulator.columns}]"
             )
-        if self.a_is_transposed and isinstance(a, RTile):
+        if isinstance(a, RTile) and (self.a_is_transposed or a.is_transposed or accumulator.is_transposed):
             raise ScheduleError(f"{a.name} lies in registers, where it cannot be transposed")
+
+    @property
+    def upright(self) -> Mma:
+        """The product or, for an accumulator that is spread as its transpose, that of the transposed operands."""
+        accumulator, a = self.accumulator, self.a
+        if not accumulator.is_transposed:
+            return self
+        assert isinstance(a, STile), "operands in registers are not transposed"
+        return Mma(accumulator.upright, self.b, a, not self.b_is_transposed, not self.a_is_transposed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -155,12 +155,19 @@ class RTile:
     """A tile of [rows, columns] spread over the registers of the block's threads, as the results of products are.
 
     rows or columns is 1 for what is the same along that axis: the result of a reduction, or something to broadcast.
+    is_transposed: whether it is spread as its transpose, the result of the product of the transposed operands, is.
     """
 
     name: str
     dtype: DType
     rows: int
     columns: int
+    is_transposed: bool = False
+
+    @property
+    def upright(self) -> RTile:
+        """The tile or its transpose, whichever is spread as results of products are."""
+        return RTile(self.name, self.dtype, self.columns, self.rows) if self.is_transposed else self
 
 
 def matrix(

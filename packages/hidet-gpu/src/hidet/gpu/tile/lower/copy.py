@@ -19,7 +19,8 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.visit import substitute, walk
 
-_LEAST_ASYNC = 4
+LEAST_ASYNC = 4
+"""Bytes from which parts are copied in the background."""
 _MOST_TURNS = 16
 """Turns of a copy by parts that are unrolled; more of them would hold as many addresses in registers."""
 
@@ -58,7 +59,7 @@ def box_copy(
 def _background_part(source: GTensor | Computed) -> int:
     """Bytes that are copied in the background at a time; 0 where that cannot be done."""
     part = min(CHUNK_BYTES, source.align) if isinstance(source, GTensor) else 0
-    return part if part >= max(_LEAST_ASYNC, source.dtype.nbytes) else 0
+    return part if part >= max(LEAST_ASYNC, source.dtype.nbytes) else 0
 
 
 def is_in_background(source: Source) -> bool:
@@ -189,7 +190,7 @@ def _gathering(
         def make(turn: Expr, _: Expr, column: Expr, target: Expr) -> s.Stmt:
             own, found = ([], of_column) if stays else rows.columns(first + column)
             place, inside = rows.part(turn, found)
-            if copies is not None and part >= max(_LEAST_ASYNC, nbytes):
+            if copies is not None and part >= max(LEAST_ASYNC, nbytes):
                 valid = build.select(inside, build.const(part, dtypes.i32), build.const(0, dtypes.i32))
                 return build.seq([*own, copies.part(part, build.address(buffer, target), place, valid)])
             value = build.select(inside, build.load(place, 0), build.const(0, source.dtype))

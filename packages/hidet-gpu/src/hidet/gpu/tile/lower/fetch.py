@@ -19,7 +19,8 @@ def fetch_tile(node: Fetch, target: Fragment, threads: Threads, first: tuple[Exp
     first: along rows and along columns, the pieces before those that `target` holds, where it is a part of the tile.
     """
     source, tile = node.source, node.target
-    in_pairs = source.align >= 2 * source.dtype.nbytes and target.extents[3] == 2 and is_multiple(node.column, 2)
+    are_neighbours = not tile.is_transposed and target.extents[3] == 2
+    in_pairs = are_neighbours and source.align >= 2 * source.dtype.nbytes and is_multiple(node.column, 2)
     extents = target.extents[:3] if in_pairs else target.extents
     zero = build.const(0, source.dtype)
     above, before = first or (build.index(0), build.index(0))
@@ -39,6 +40,8 @@ def fetch_tile(node: Fetch, target: Fragment, threads: Threads, first: tuple[Exp
         begin = (*at, build.index(0)) if in_pairs else at
         down = begin[0] * PIECE_ROWS + begin[2] * LANES[0]
         across = begin[1] * PIECE_COLUMNS + begin[3]
+        if tile.is_transposed:
+            down, across = across, down
         inside = build.logical_and(build.cast(down, dtypes.i32) < rows, build.cast(across, dtypes.i32) < columns)
         offset = down * source.row_stride + across
         if not in_pairs:
@@ -71,6 +74,7 @@ def fetched_element(node: Fetch, threads: Threads) -> Element:
 def part_of(node: Fetch, pieces: int) -> Fragment:
     """What a thread holds of `pieces` pieces side by side."""
     tile = node.target
-    extents = (1, pieces, 2 if tile.rows > 1 else 1, 2)
+    upright = tile.upright
+    extents = (1, pieces, 2 if upright.rows > 1 else 1, 2) if upright.columns > 1 else (1, 1, 2, 1)
     shape = tuple(map(build.index, extents))
     return Fragment(tile, Var(f"{tile.name}_part", BufferType(tile.dtype, shape, None, "register")), extents)

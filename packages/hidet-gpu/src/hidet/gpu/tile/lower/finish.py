@@ -7,15 +7,14 @@ them, it would read 4 bytes at a time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from hidet.gpu.tile import statements as t
-from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS, SharedLayout
-from hidet.gpu.tile.lower.fragment import PIECE_COLUMNS, PIECE_ROWS, Fragment, Threads
-from hidet.gpu.tile.lower.store import MEET, is_multiple
+from hidet.gpu.tile.lower.fragment import Fragment
+from hidet.gpu.tile.lower.parts import Parts, part_layout, unrolled
+from hidet.gpu.tile.lower.store import is_multiple
 from hidet.gpu.tile.tensors import GTensor, RTile
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -35,8 +34,8 @@ class StoredMap:
     fetches: tuple[t.Fetch, ...]
 
 
-def finish_layout(node: t.Store, stored: StoredMap, warps: tuple[int, int]) -> SharedLayout | None:
-    """How a warp keeps the part of the products that it stages at a time; None where no matrix is fetched, where the
+def finish_layout(node: t.Store, stored: StoredMap, warps: tuple[int, int], together: int) -> SharedLayout | None:
+    """How the part of the products that is staged at a time is kept; None where no matrix is fetched, where the
     stored one does not take 16 bytes at once, or where what is fetched does not lie like it."""
     target, products = node.target, _products(stored)
     has_matrix = any(fetch.target.rows > 1 for fetch in stored.fetches)
@@ -46,10 +45,10 @@ def finish_layout(node: t.Store, stored: StoredMap, warps: tuple[int, int]) -> S
         return None
     nbytes = products[0].dtype.nbytes
     chunk, own = CHUNK_BYTES // target.dtype.nbytes, CHUNK_BYTES // nbytes
-    width = math.gcd(node.source.columns // warps[1], LINE_CHUNKS * own)
-    if target.align < CHUNK_BYTES or width % chunk or chunk % own or not is_multiple(node.column, chunk):
+    layout = part_layout(node.source, warps, together, LINE_CHUNKS * own, nbytes)
+    if layout is None or layout.columns % chunk or chunk % own:
         return None
-    return SharedLayout(PIECE_ROWS, width, nbytes)
+    return layout if target.align >= CHUNK_BYTES and is_multiple(node.column, chunk) else None
 
 
 def staged_tile(stored: StoredMap) -> RTile:
@@ -71,30 +70,26 @@ def _lies_like(fetch: t.Fetch, node: t.Store) -> bool:
     return across and fetch.target.columns == node.source.columns and (is_whole or fetch.target.rows == 1)
 
 
-def store_finished(
-    node: t.Store, stored: StoredMap, products: Fragment, staging: Expr, layout: SharedLayout, threads: Threads
-) -> s.Stmt:
-    """Stage, fetch, map and write, by rows. staging: shared memory of `layout.size` elements for each warp."""
-    first = build.size_var("staged")
-    rows = _Rows(node, stored, products, staging, first, layout, threads)
+def store_finished(node: t.Store, stored: StoredMap, products: Fragment, staging: Expr, parts: Parts) -> s.Stmt:
+    """Stage, fetch, map and write, by rows. staging: shared memory of `parts.size` elements."""
+    first, meet = build.size_var("staged"), parts.meet
+    rows = _Rows(node, stored, products, staging, first, parts)
     piece, group, slot, part = (build.size_var(name) for name in ("piece_row", "group", "slot", "part"))
     panel = group * rows.group + slot
-    pieces = node.source.rows // threads.warps[0] // PIECE_ROWS
-    panels = node.source.columns // threads.warps[1] // layout.columns
+    pieces, panels = parts.counts
     # The first meeting lets all lanes finish reading what was staged before.
-    fast = [MEET, rows.stage(piece, panel), MEET, rows.written(piece, panel, slot)]
-    ahead = [*map(s.Declare, rows.ahead.values()), _unrolled(slot, rows.group, rows.asked_for(piece, panel, slot))]
-    inside = _unrolled(group, panels // rows.group, build.seq([*ahead, _unrolled(slot, rows.group, build.seq(fast))]))
+    fast = [meet, rows.stage(piece, panel), meet, rows.written(piece, panel, slot)]
+    ahead = [*map(s.Declare, rows.ahead.values()), unrolled(slot, rows.group, rows.asked_for(piece, panel, slot))]
+    inside = unrolled(group, panels // rows.group, build.seq([*ahead, unrolled(slot, rows.group, build.seq(fast))]))
     # One loop for all parts, whose code is short; each part's products have registers of their own.
     own = build.size_var("own")
-    staged = _unrolled(own, panels, s.If(build.equal(own, part), rows.stage(piece, own)))
-    slow = [MEET, staged, MEET, rows.written_one_by_one(piece, part)]
+    staged = unrolled(own, panels, s.If(build.equal(own, part), rows.stage(piece, own)))
+    slow = [meet, staged, meet, rows.written_one_by_one(piece, part)]
     outside = s.For(part, build.index(0), build.index(panels), build.seq(slow))
-    # All lanes of a warp go the same way, so that what it reads ahead stands under no condition of its own.
-    parts = s.If(rows.are_whole_chunks(piece), inside, outside)
-    each = _unrolled(piece, pieces, s.If(rows.begin_inside(piece), parts))
-    warp = threads.warp_row * threads.warps[1] + threads.warp_column
-    return build.seq([s.Declare(first, warp * layout.size), each])
+    # All lanes that stage together go the same way, so that what it reads ahead stands under no condition of its own.
+    stored_parts = s.If(rows.are_whole_chunks(piece), inside, outside)
+    each = unrolled(piece, pieces, s.If(rows.begin_inside(piece), stored_parts))
+    return build.seq([s.Declare(first, parts.team * parts.layout.size), each])
 
 
 class _Rows:
@@ -112,17 +107,16 @@ class _Rows:
         products: Fragment,
         staging: Expr,
         first: Expr,
-        layout: SharedLayout,
-        threads: Threads,
+        parts: Parts,
     ) -> None:
-        self.node, self.stored, self.products = node, stored, products
-        self.staging, self.first, self.layout, self.threads = staging, first, layout, threads
+        self.node, self.stored, self.products, self.parts = node, stored, products, parts
+        self.staging, self.first, self.layout = staging, first, parts.layout
         self.chunk = CHUNK_BYTES // node.target.dtype.nbytes
-        self.per_row = layout.columns // self.chunk
-        self.turns = -(-layout.rows * self.per_row // WARP)
+        self.per_row = self.layout.columns // self.chunk
+        self.turns = -(-self.layout.rows * self.per_row // parts.lanes)
         whole = [fetch.target for fetch in stored.fetches if fetch.target.rows > 1]
         kept = sum(self.turns * self.chunk * tile.dtype.nbytes for tile in whole)
-        panels = node.source.columns // threads.warps[1] // layout.columns
+        panels = parts.counts[1]
         fitting = (count for count in range(panels, 1, -1) if panels % count == 0 and count * kept <= _AHEAD_BYTES)
         self.group = next(fitting, 1)
         shape = tuple(map(build.index, (self.group, self.turns, self.chunk)))
@@ -130,35 +124,32 @@ class _Rows:
 
     def stage(self, piece: Expr, panel: Expr) -> s.Stmt:
         """Write a part to shared memory as its lanes hold it."""
-        inner, half = build.size_var("inner"), build.size_var("half")
-        lane, layout, tile = self.threads.lane, self.layout, self.products.tile
-        pieces = layout.columns // PIECE_COLUMNS
-        row, column = half * 8 + lane // 4, inner * PIECE_COLUMNS + lane % 4 * 2
-        held = (piece, panel * pieces + inner, half, build.index(0))
-        pair = Load(self.products.buffer, held, VectorType(tile.dtype, 2))
-        store = s.Store(self.staging, (self.first + layout.offset(row, column),), pair)
-        return _unrolled(inner, pieces, _unrolled(half, 2, store))
+        products, pieces = self.products, self.parts.pieces
+
+        def pair(inner: Expr, half: Expr) -> Expr:
+            held = (piece, panel * pieces + inner, half, build.index(0))
+            return Load(products.buffer, held, VectorType(products.tile.dtype, 2))
+
+        return self.parts.stage(self.staging, self.first, pair)
 
     def begin_inside(self, piece: Expr) -> Expr:
-        """Whether the first row of a warp's piece is one of the matrix."""
-        return self.node.row + self._start(piece)[0] < self.node.target.rows
+        """Whether the first element of a warp's piece is one of the matrix."""
+        (row, column), target = self.parts.origin(piece, 0), self.node.target
+        if self.node.source.is_transposed:
+            return self.node.column + column < target.columns
+        return self.node.row + row < target.rows
 
     def are_whole_chunks(self, piece: Expr) -> Expr:
         """Whether the neighbours of each lane are all inside of the matrix, or none of them is."""
-        target, width = self.node.target, self.node.source.columns // self.threads.warps[1]
-        is_inside = self.node.column + (self._start(piece)[1] + width) <= target.columns
+        target, (_, panels) = self.node.target, self.parts.counts
+        width = self.layout.columns * (1 if self.node.source.is_transposed else panels)
+        is_inside = self.node.column + (self.parts.origin(piece, 0)[1] + width) <= target.columns
         return build.binary("lor", build.equal(target.columns % self.chunk, 0), is_inside)
 
     def _nearest(self, place: _Place) -> tuple[Expr, Expr]:
         """Row and column of a place that may be read: its own, or the nearest one in the matrix where it is outside."""
         target = self.node.target
         return build.minimum(place.row, target.rows - 1), build.minimum(place.column, target.columns - self.chunk)
-
-    def _start(self, piece: Expr) -> tuple[Expr, Expr]:
-        """Row and column in the tile of a warp's piece."""
-        source, threads = self.node.source, self.threads
-        rows, columns = source.rows // threads.warps[0], source.columns // threads.warps[1]
-        return threads.warp_row * rows + piece * PIECE_ROWS, threads.warp_column * columns
 
     def asked_for(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
         """Start to read the epilogue operands of a part."""
@@ -169,14 +160,12 @@ class _Rows:
             if fetch.target in self.ahead:
                 start = row * fetch.source.row_stride + column
                 reads += self._reads(self.ahead[fetch.target], (slot, turn), fetch.source, start)
-        return (
-            _unrolled(turn, self.turns, self._at(place, piece, panel, turn, build.seq(reads))) if reads else s.Seq(())
-        )
+        return unrolled(turn, self.turns, self._at(place, piece, panel, turn, build.seq(reads))) if reads else s.Seq(())
 
     def written(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
         """Map a part, and write what of it is inside."""
         place, turn = _Place.fresh(), build.size_var("turn")
-        return _unrolled(turn, self.turns, self._at(place, piece, panel, turn, self._whole(place, slot, turn)))
+        return unrolled(turn, self.turns, self._at(place, piece, panel, turn, self._whole(place, slot, turn)))
 
     def written_one_by_one(self, piece: Expr, panel: Expr) -> s.Stmt:
         """Map and write those elements of a part that are inside, where chunks are cut: a rare case, for which there is
@@ -184,11 +173,12 @@ class _Rows:
         layout, target, place = self.layout, self.node.target, _Place.fresh()
         turn = build.size_var("turn")
         body = s.If(place.column < target.columns, self._one(place))
-        # A row has as many elements as a warp has lanes, or fewer.
-        at = self._declared(place, piece, panel, turn, self.threads.lane, body)
-        inside = at if layout.columns == WARP else s.If(self.threads.lane < layout.columns, at)
+        # A row has as many elements as there are lanes, or fewer.
+        lane, lanes = self.parts.lane, self.parts.lanes
+        at = self._declared(place, piece, panel, turn, lane, body)
+        inside = at if layout.columns == lanes else s.If(lane < layout.columns, at)
         # A number that the compiler does not know keeps it from writing the loop out.
-        left = target.rows - (self.node.row + self._start(piece)[0])
+        left = target.rows - (self.node.row + self.parts.origin(piece, panel)[0])
         return s.For(turn, build.index(0), build.maximum(build.minimum(left, layout.rows), 0), inside)
 
     def _at(self, place: _Place, piece: Expr, panel: Expr, turn: Expr, body: s.Stmt) -> s.Stmt:
@@ -196,22 +186,22 @@ class _Rows:
         number = build.size_var("number")
         row, column = number // self.per_row, number % self.per_row * self.chunk
         at = self._declared(place, piece, panel, row, column, body)
-        count = self.layout.rows * self.per_row
+        count, lanes = self.layout.rows * self.per_row, self.parts.lanes
         return build.seq(
-            [s.Declare(number, turn * WARP + self.threads.lane), s.If(number < count, at) if count % WARP else at]
+            [s.Declare(number, turn * lanes + self.parts.lane), s.If(number < count, at) if count % lanes else at]
         )
 
     def _declared(
         self, place: _Place, piece: Expr, panel: Expr, staged_row: Expr, staged_column: Expr, body: s.Stmt
     ) -> s.Stmt:
         """`body` at a place of what is staged."""
-        row, column = self._start(piece)
+        row, column = self.parts.origin(piece, panel)
         return build.seq(
             [
                 s.Declare(place.staged_row, staged_row),
                 s.Declare(place.staged_column, staged_column),
                 s.Declare(place.inner_row, row + place.staged_row),
-                s.Declare(place.inner_column, column + panel * self.layout.columns + place.staged_column),
+                s.Declare(place.inner_column, column + place.staged_column),
                 s.Declare(place.row, self.node.row + place.inner_row),
                 s.Declare(place.column, self.node.column + place.inner_column),
                 body,
@@ -250,7 +240,7 @@ class _Rows:
         to = place.row * target.row_stride + place.column
         store = s.Store(target.pointer, (to,), build.load(made, 0, lanes=self.chunk))
         is_inside = build.logical_and(place.row < target.rows, place.column < target.columns)
-        return build.seq([*stmts, s.Declare(made), _unrolled(lane, self.chunk, compute), s.If(is_inside, store)])
+        return build.seq([*stmts, s.Declare(made), unrolled(lane, self.chunk, compute), s.If(is_inside, store)])
 
     def _one(self, place: _Place) -> s.Stmt:
         """A single element."""
@@ -288,7 +278,3 @@ class _Place:
 
 def _registers(name: str, tile: RTile, count: int) -> Var:
     return Var(name, BufferType(tile.dtype, (build.index(count),), None, "register"))
-
-
-def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
-    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")

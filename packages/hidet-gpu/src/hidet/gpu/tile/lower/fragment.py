@@ -38,6 +38,12 @@ class Threads:
         """Threads of the block."""
         return WARP * self.warps[0] * self.warps[1]
 
+    def upright(self, tile: RTile) -> Threads:
+        """Where a thread stands over `tile.upright`."""
+        if not tile.is_transposed:
+            return self
+        return Threads(self.thread, self.lane, self.warp_column, self.warp_row, self.warps[::-1])
+
 
 def block_threads(warps: tuple[int, int]) -> Threads:
     """Variables for where a thread stands."""
@@ -47,7 +53,8 @@ def block_threads(warps: tuple[int, int]) -> Threads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """The part of a register tile that a thread holds: an array of [pieces along rows, along columns, 2, 2].
+    """The part of a register tile that a thread holds: an array of [pieces along rows, along columns, 2, 2], of
+    `tile.upright`.
 
     An axis of extent 1 of the tile has one piece and one element, and so has one with an element for each lane that
     stands along it: partial results.
@@ -74,6 +81,8 @@ def fragment(tile: RTile, warps: tuple[int, int]) -> Fragment:
 
 def fragment_extents(tile: RTile, warps: tuple[int, int]) -> tuple[int, int, int, int]:
     """The extents of a tile's fragment. ScheduleError when the warps cannot share it evenly."""
+    if tile.is_transposed:
+        return fragment_extents(tile.upright, warps[::-1])
     extents = [0, 0, 0, 0]
     for axis, (extent, count, piece) in enumerate(
         zip((tile.rows, tile.columns), warps, (PIECE_ROWS, PIECE_COLUMNS), strict=True)
@@ -95,6 +104,8 @@ def place(
     tile: RTile, threads: Threads, piece_row: Expr, piece_column: Expr, half: Expr, pair: Expr
 ) -> tuple[Expr, Expr]:
     """Row and column in the tile of an element that a thread holds."""
+    if tile.is_transposed:
+        return place(tile.upright, threads.upright(tile), piece_row, piece_column, half, pair)[::-1]
     part_rows, part_columns = tile.rows // threads.warps[0], tile.columns // threads.warps[1]
     row = threads.warp_row * part_rows + piece_row * PIECE_ROWS + half * 8 + threads.lane // 4
     in_piece = threads.lane % 4 * 2 + pair if part_columns != LANES[1] else threads.lane % 4

@@ -15,14 +15,16 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 
 
-def lower_kernel(kernel: TileKernel, machine: Machine) -> Function:
+def lower_kernel(kernel: TileKernel, machine: Machine, *, shifts_rows: bool = False) -> Function:
     """The kernel for blocks of `kernel.threads` threads of a device. Where `kernel.grid` is known, its first index
     counts all tiles of a matrix, columns times rows of them.
 
     A ring's loads run ahead in groups of background copies, one a stage; a barrier of the block in each iteration makes
     a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the device lacks.
+    shifts_rows: whether rings copy rows that begin anywhere as they lie, with more shared memory, and shift them
+    (`hidet.gpu.tile.lower.shifted`); else element by element.
     """
-    lowering = TileLowering(kernel, block_threads(kernel.warps), machine)
+    lowering = TileLowering(kernel, block_threads(kernel.warps), machine, shifts_rows=shifts_rows)
     grid_vars, order = _block_order(kernel)
     standing, values = (
         [s.Declare(*pair) for pair in pairs] for pairs in (_standing(lowering.threads), kernel.index_values)

@@ -46,7 +46,13 @@ class BackgroundCopies:
 
 
 class BackgroundProducts(Protocol):
-    """Products that run on while threads do other things, until they are waited for."""
+    """Products that run on while threads do other things, until they are waited for. group_warps: warps side by side
+    along the rows that multiply together."""
+
+    group_warps: int
+
+    def meet(self, threads: Threads) -> Stmt:
+        """The warps of a group meet, and see what each other has written."""
 
     def fits(self, node: Mma, warps: tuple[int, int]) -> bool:
         """Whether a product is multiplied so, of tiles that threads have copied."""
@@ -81,10 +87,10 @@ class Machine:
 
     multiply: a product. copies: in the background; None where threads copy at once. products: in the background; None
     where there are none. write_square: writes 16 x 16 results of 2 bytes to shared memory from the registers of a warp,
-    as (address of the lane's row, registers); None where lanes write their own elements.
+    as (address of the lane's row, registers, whether transposed); None where lanes write their own elements.
     """
 
     multiply: Multiply
     copies: BackgroundCopies | None = None
     products: BackgroundProducts | None = None
-    write_square: Callable[[Expr, Expr], Stmt] | None = None
+    write_square: Callable[[Expr, Expr, bool], Stmt] | None = None

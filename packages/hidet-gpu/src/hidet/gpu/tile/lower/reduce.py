@@ -34,6 +34,8 @@ def reduce_tile(node: Reduce, target: Fragment, source: Fragment, threads: Threa
 
     A target with an element a lane along the axis takes partial results: each thread reduces what it holds.
     """
+    if source.tile.is_transposed:
+        raise ScheduleError(f"{node.source.name} is spread as its transpose, which is not reduced")
     is_partial = _is_partial(node)
     if is_partial and (node.target.rows, node.target.columns)[node.axis] != LANES[node.axis] * threads.warps[node.axis]:
         raise ScheduleError(

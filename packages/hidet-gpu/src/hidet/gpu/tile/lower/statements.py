@@ -9,8 +9,7 @@ from functools import partial
 from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
-from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.layout import SharedLayout
+from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.copy import BoxCopy, box_copy
 from hidet.gpu.tile.lower.elementwise import (
     Element,
@@ -24,7 +23,9 @@ from hidet.gpu.tile.lower.fetch import fetch_tile, fetched_element, part_of
 from hidet.gpu.tile.lower.finish import StoredMap, finish_layout, staged_tile, store_finished
 from hidet.gpu.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.gpu.tile.lower.machine import Machine, Operand
+from hidet.gpu.tile.lower.parts import MEET, Parts
 from hidet.gpu.tile.lower.reduce import reduce_tile
+from hidet.gpu.tile.lower.shifted import ShiftedLoad, shifted_load
 from hidet.gpu.tile.lower.store import StagedParts, rows_layout, store_elements, store_rows
 from hidet.gpu.tile.lower.uses import comes_before_ring, parted_fetches, stored_maps
 from hidet.gpu.tile.tensors import RTile, STile
@@ -42,9 +43,10 @@ class TileLowering:
     maps whose results are computed where they are stored, and have no registers of their own; `_parted`: what they read
     that is fetched there, too, a part at a time. `_runs_on`: whether products in the background are not waited for
     where they stand. `_products`: such products, if the kernel has any. `_fresh`: tiles that the next product sets.
+    `_shifted`: loads of pipelines whose rows are shifted, where the kernel does so.
     """
 
-    def __init__(self, kernel: TileKernel, threads: Threads, machine: Machine) -> None:
+    def __init__(self, kernel: TileKernel, threads: Threads, machine: Machine, *, shifts_rows: bool = False) -> None:
         self.threads = threads
         self.machine = machine
         self._stored = stored_maps(kernel.body)
@@ -58,6 +60,7 @@ class TileLowering:
         self._products = machine.products
         if not any(self._is_in_background(stmt) for stmt in all_stmts(kernel.body)):
             self._products = None
+        self._shifted: dict[STile, ShiftedLoad] = {}
         stages: dict[STile, int] = {}
         for stmt in all_stmts(kernel.body):
             for tile in register_tiles(stmt):
@@ -66,6 +69,9 @@ class TileLowering:
             ahead = stmt.loads if isinstance(stmt, t.Ring) else ()
             for load in (*ahead, *((stmt,) if isinstance(stmt, t.Load) else ())):
                 count = stmt.stages if isinstance(stmt, t.Ring) else 1
+                shifted = shifted_load(load, count) if shifts_rows and load in ahead and machine.copies else None
+                if shifted is not None:
+                    self._shifted[load.target], count = shifted, 1
                 stages[load.target] = max(count, stages.get(load.target, 1))
         for kept, count in stages.items():
             shape = (build.index(count * kept.layout.size),)
@@ -73,7 +79,8 @@ class TileLowering:
 
     def buffers(self) -> list[Var]:
         """The arrays of all tiles."""
-        return [*self.shared.values(), *(fragment.buffer for fragment in self.fragments.values())]
+        lines = (shifted.lines for shifted in self._shifted.values())
+        return [*self.shared.values(), *lines, *(fragment.buffer for fragment in self.fragments.values())]
 
     def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
         """Statements one after the other.
@@ -127,26 +134,33 @@ class TileLowering:
         """A group of copies an iteration: the one needed is finished when at most `ahead` - 1 later ones are not.
 
         Products in the background run on while the next ones are started, so that their stage is given back an
-        iteration later.
+        iteration later; not where rows are shifted to a stage that is multiplied at once.
         """
-        self._runs_on = node.stages > 2 and all(
-            self._is_in_background(stmt) and isinstance(stmt, t.Mma) and isinstance(stmt.a, STile) for stmt in node.body
+        shifted = [self._shifted[load.target] for load in node.loads if load.target in self._shifted]
+        self._runs_on = (
+            node.stages > 2
+            and not shifted
+            and all(
+                self._is_in_background(stmt) and isinstance(stmt, t.Mma) and isinstance(stmt.a, STile)
+                for stmt in node.body
+            )
         )
         runs_on = self._products if self._runs_on else None
         ahead = node.stages - (1 if runs_on is None else 2)
         start = build.size_var("early")
-        background = self.machine.copies
-        copies = [box_copy(load, self.shared[load.target], self.threads, background, node.index) for load in node.loads]
+        copies = [self._copy_in_ring(load, node.index) for load in node.loads]
         before = [stmt for copy in copies for stmt in copy.before]
         early = build.seq([s.If(start < node.extent, _started(copies, node, start)), *self._commit()])
         prologue = s.For(start, build.index(0), build.index(ahead), early, kind="unroll")
         coming = build.size_var("coming")
         later = s.If(coming < node.extent, _started(copies, node, coming))
-        for load in node.loads:
-            self._stage[load.target] = node.index % node.stages
+        staged = [load.target for load in node.loads if load.target not in self._shifted]
+        for tile in staged:
+            self._stage[tile] = node.index % node.stages
         body = self.stmts(node.body)
-        for load in node.loads:
-            del self._stage[load.target]
+        for tile in staged:
+            del self._stage[tile]
+        arrived = [one.arrive(node.index % node.stages, self.shared[one.node.target], self.threads) for one in shifted]
         steps = [
             *self._wait(ahead - 1),
             *self._visible(),
@@ -155,16 +169,24 @@ class TileLowering:
             s.Declare(coming, node.index + ahead),
             later,
             *self._commit(),
+            *([*arrived, *self._visible(), _meet()] if arrived else ()),
             body if runs_on is None else runs_on.wait(1),
         ]
         self._runs_on = False
         # At the end all have finished reading before tiles are filled anew, and loads before a ring of no iterations.
-        self._idle = [self.shared[load.target] for load in node.loads]
+        self._idle = [*(self.shared[load.target] for load in node.loads), *(one.lines for one in shifted)]
         loop: s.Stmt = s.For(node.index, build.index(0), node.extent, build.seq(steps))
         if runs_on is not None:
             sums = [self.fragments[stmt.accumulator] for stmt in node.body if isinstance(stmt, t.Mma)]
             loop = runs_on.finished_loop(node.extent, loop, sums)
         return build.seq([*before, prologue, loop, *self._wait_all(), _meet()])
+
+    def _copy_in_ring(self, load: t.Load, index: Var) -> BoxCopy:
+        """How stages of a tile are filled, or those of the lines that are shifted to it."""
+        shifted, copies = self._shifted.get(load.target), self.machine.copies
+        if shifted is None or copies is None:
+            return box_copy(load, self.shared[load.target], self.threads, copies, index)
+        return BoxCopy((), lambda values, stage: shifted.start(values, stage, self.threads, copies))
 
     def loop(self, node: t.Loop) -> s.Stmt:
         """A plain loop."""
@@ -183,6 +205,8 @@ class TileLowering:
         a = self.fragments[node.a] if isinstance(node.a, RTile) else self._operand(node.a)
         b, accumulator = self._operand(node.b), self.fragments[node.accumulator]
         if self._products is None or not self._is_in_background(node):
+            if node.accumulator.is_transposed:
+                raise ScheduleError(f"{node.accumulator.name} is spread as its transpose, which only warp groups give")
             return self.machine.multiply(node, accumulator, a, b, self.threads)
         if self._runs_on and isinstance(a, Operand):
             return self._products.start(node, accumulator, (a, b), self.threads)
@@ -225,12 +249,11 @@ class TileLowering:
         place = None if staging is None else self._staging_place(node, staging)
         if staging is None or place is None:
             return store_elements(node, self._element(node.source), self.threads)
-        layout, stored = staging.layout, self._stored_map(node.source)
+        parts, stored = staging.parts, self._stored_map(node.source)
         if stored is not None and staging.is_mapped_after:
-            return store_finished(node, stored, self.fragments[staging.tile], place, layout, self.threads)
-        part = partial(self._part, node.source)
-        way = self._staged_parts(node)
-        return store_rows(node, part, place, layout, self.threads, self.machine.write_square, way)
+            return store_finished(node, stored, self.fragments[parts.tile], place, parts)
+        part, way = partial(self._part, node.source), self._staged_parts(node)
+        return store_rows(node, part, place, parts, self.machine.write_square, way)
 
     def _staged_parts(self, node: t.Store) -> StagedParts | None:
         """How what is staged of a store gets to memory; None where lanes read and write it."""
@@ -245,12 +268,15 @@ class TileLowering:
 
     def _staging_of(self, node: t.Store) -> Staging | None:
         """What is staged of a stored tile: products that epilogue operands are added to after that, else results."""
-        stored = self._stored_map(node.source)
-        layout = None if stored is None else finish_layout(node, stored, self.threads.warps)
+        stored, products = self._stored_map(node.source), self._products
+        together, meet = 1, MEET
+        if node.source.is_transposed and products is not None:
+            together, meet = products.group_warps, products.meet(self.threads.upright(node.source))
+        layout = None if stored is None else finish_layout(node, stored, self.threads.warps, together)
         if stored is not None and layout is not None:
-            return Staging(staged_tile(stored), layout, True)
-        layout = rows_layout(node, self.threads.warps)
-        return None if layout is None else Staging(node.source, layout, False)
+            return Staging(Parts(staged_tile(stored), layout, self.threads, together, meet), True)
+        layout = rows_layout(node, self.threads.warps, together)
+        return None if layout is None else Staging(Parts(node.source, layout, self.threads, together, meet), False)
 
     def _element(self, tile: RTile) -> Element:
         """The elements of a tile that is stored."""
@@ -290,31 +316,26 @@ class TileLowering:
             if isinstance(stmt, t.Store) and staging is not None:
                 way = self._staged_parts(stmt)
                 slots = 1 if way is None else way.slots
-                shape = (build.index(slots * staging.elements(self.threads)),)
-                found[stmt] = Var("staging", BufferType(staging.tile.dtype, shape, None, "shared"))
+                shape = (build.index(slots * staging.parts.size),)
+                found[stmt] = Var("staging", BufferType(staging.parts.tile.dtype, shape, None, "shared"))
         return found
 
     def _staging_place(self, node: t.Store, staging: Staging) -> Expr | None:
         """Shared memory for what is staged: of the last ring; None where that is too small."""
-        dtype = staging.tile.dtype
+        dtype = staging.parts.tile.dtype
         for array in self._idle:
-            if element_count(array) * array.dtype.nbytes >= staging.elements(self.threads) * dtype.nbytes:
+            if element_count(array) * array.dtype.nbytes >= staging.parts.size * dtype.nbytes:
                 return Bitcast(build.address(array, 0), PointerType(dtype, "shared"))
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """What warps stage in shared memory before it is stored: parts of `tile`, each as `layout` says. is_mapped_after:
-    whether they are products, of which results are made after that."""
+    """What is staged in shared memory before it is stored. is_mapped_after: whether they are products, of which results
+    are made after that."""
 
-    tile: RTile
-    layout: SharedLayout
+    parts: Parts
     is_mapped_after: bool
-
-    def elements(self, threads: Threads) -> int:
-        """Elements of shared memory for a part of each warp."""
-        return self.layout.size * threads.count // WARP
 
 
 def element_count(array: Var) -> int:

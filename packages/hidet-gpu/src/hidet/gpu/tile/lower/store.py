@@ -7,51 +7,45 @@ each, and half of each 32-byte sector would be written at a time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from hidet.gpu.intrinsics import intrinsic_call
-from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.layout import CHUNK_BYTES, SharedLayout
 from hidet.gpu.tile.lower.elementwise import Element, each
-from hidet.gpu.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Threads, fragment_extents, place
+from hidet.gpu.tile.lower.fragment import Threads, fragment_extents, place
+from hidet.gpu.tile.lower.parts import Parts, part_layout, unrolled
 from hidet.gpu.tile.statements import Store
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Const, Expr, Load, Var
 from hidet.ir.types import BufferType, VectorType
 
-MEET = s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES))
-"""The lanes of a warp meet, and see what each other has written."""
 _LINE_BYTES = 128
 _MOST_TURNS = 8
 
 
-def rows_layout(node: Store, warps: tuple[int, int]) -> SharedLayout | None:
-    """How a warp keeps the part that it stages at a time; None where that is not worth while or not possible.
+def rows_layout(node: Store, warps: tuple[int, int], together: int) -> SharedLayout | None:
+    """How the part that is staged at a time is kept; None where that is not worth while or not possible. together:
+    warps that stage together.
 
     Rows of 2-byte elements are staged wherever they start: else a sector is written in 8 accesses. Wider ones are
     staged where the matrix takes 16 bytes at once.
     """
-    nbytes = node.target.dtype.nbytes
+    nbytes, tile = node.target.dtype.nbytes, node.source
     chunk = CHUNK_BYTES // nbytes
-    columns = node.source.columns // warps[1]
-    width = math.gcd(columns, _LINE_BYTES // nbytes)
-    if (
-        (nbytes > 2 and node.target.align < CHUNK_BYTES)
-        or width % chunk
-        or 1 in (node.source.rows, node.source.columns)
-    ):
+    if (nbytes > 2 and node.target.align < CHUNK_BYTES) or 1 in (tile.rows, tile.columns):
         return None
-    return SharedLayout(PIECE_ROWS, width, nbytes) if is_multiple(node.column, chunk) else None
+    if not is_multiple(node.column, chunk):
+        return None
+    return part_layout(tile, warps, together, _LINE_BYTES // nbytes, nbytes)
 
 
 def store_elements(node: Store, element: Element, threads: Threads) -> s.Stmt:
     """Write the elements inside the matrix, two neighbours at once where the matrix is aligned to them."""
     target, extents = node.target, fragment_extents(node.source, threads.warps)
-    in_pairs = target.align >= 2 * target.dtype.nbytes and extents[3] == 2 and is_multiple(node.column, 2)
+    are_neighbours = extents[3] == 2 and not node.source.is_transposed
+    in_pairs = are_neighbours and target.align >= 2 * target.dtype.nbytes and is_multiple(node.column, 2)
     lanes = 2 if in_pairs else 1
     values = Var("values", BufferType(target.dtype, (build.index(lanes),), None, "register"))
 
@@ -72,7 +66,7 @@ def store_elements(node: Store, element: Element, threads: Threads) -> s.Stmt:
     return each(extents[:3] if in_pairs else extents, body)
 
 
-WriteSquare = Callable[[Expr, Expr], s.Stmt]
+WriteSquare = Callable[[Expr, Expr, bool], s.Stmt]
 
 Part = Callable[[tuple[Expr, Expr], int], tuple[list[s.Stmt], Element]]
 """What comes before so many pieces side by side are computed, and their elements; given how many pieces are before
@@ -80,39 +74,36 @@ them, along rows and columns."""
 
 
 class StagedParts(Protocol):
-    """How parts that a warp has staged get to memory."""
+    """How parts that are staged get to memory."""
 
     @property
     def slots(self) -> int:
-        """How many parts a warp stages before the first one's place is used again."""
+        """How many parts are staged before the first one's place is used again."""
 
     def free(self) -> list[s.Stmt]:
         """Wait until the place of the next part may be written."""
 
     def write(self, staging: Expr, place: Expr, part: tuple[Expr, Expr]) -> list[s.Stmt]:
-        """Write what lanes have staged at an offset of shared memory. part: which one along the warp's rows and
-        columns."""
+        """Write what lanes have staged at an offset of shared memory. part: which one, as `Parts` count."""
 
 
 def store_rows(
     node: Store,
     part: Part,
     staging: Expr,
-    layout: SharedLayout,
-    threads: Threads,
+    parts: Parts,
     write_square: WriteSquare | None,
-    parts: StagedParts | None = None,
+    way: StagedParts | None = None,
 ) -> s.Stmt:
     """Write the elements inside the matrix, by rows.
 
-    staging: shared memory of `layout.size` elements for each slot of each warp. write_square: the device's way to write
-    there, if it has one (`hidet.gpu.tile.lower.machine.Machine`). parts: None where lanes write what they read there.
+    staging: shared memory of `parts.size` elements for each slot. write_square: the device's way to write there, if it
+    has one (`hidet.gpu.tile.lower.machine.Machine`). way: None where lanes write what they read there.
     """
-    way: StagedParts = _ByLanes(node, layout, threads) if parts is None else parts
-    warp = threads.warp_row * threads.warps[1] + threads.warp_column
+    way = way or _ByLanes(node, parts)
     first = build.size_var("staged")
     piece, panel = build.size_var("piece_row"), build.size_var("panel")
-    pieces = layout.columns // PIECE_COLUMNS
+    pieces = parts.pieces
     shape = tuple(map(build.index, (pieces, 2, 2)))
     values = Var("values", BufferType(node.source.dtype, shape, None, "register"))
 
@@ -121,30 +112,19 @@ def store_rows(
     def compute(at: tuple[Expr, ...]) -> s.Stmt:
         return s.Store(values, at, element((piece, panel * pieces + at[0], at[1], at[2])))
 
-    rows, panels = staged_parts(node, layout, threads.warps)
-    place = first if way.slots == 1 else first + (piece * panels + panel) % way.slots * layout.size
+    rows, panels = parts.counts
+    place = first if way.slots == 1 else first + (piece * panels + panel) % way.slots * parts.layout.size
     # A part is computed after the one before it is stored, not all at first, which registers would not hold.
     steps = [
         s.Declare(values),
         *prepared,
         each((pieces, 2, 2), compute),
         *way.free(),
-        _write(values, staging, place, layout, threads, write_square),
+        _write(values, staging, place, parts, write_square),
         *way.write(staging, place, (piece, panel)),
     ]
-    staged = _unrolled(piece, rows, _unrolled(panel, panels, build.seq(steps)))
-    return build.seq([s.Declare(first, warp * (way.slots * layout.size)), staged])
-
-
-def warp_extents(node: Store, warps: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of the part of a stored tile that each warp holds."""
-    return node.source.rows // warps[0], node.source.columns // warps[1]
-
-
-def staged_parts(node: Store, layout: SharedLayout, warps: tuple[int, int]) -> tuple[int, int]:
-    """How many parts a warp stages along its rows and columns."""
-    rows, columns = warp_extents(node, warps)
-    return rows // PIECE_ROWS, columns // layout.columns
+    staged = unrolled(piece, rows, unrolled(panel, panels, build.seq(steps)))
+    return build.seq([s.Declare(first, parts.team * (way.slots * parts.layout.size)), staged])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,8 +132,7 @@ class _ByLanes:
     """`StagedParts` that lanes read and write."""
 
     node: Store
-    layout: SharedLayout
-    threads: Threads
+    parts: Parts
 
     @property
     def slots(self) -> int:
@@ -162,40 +141,39 @@ class _ByLanes:
 
     def free(self) -> list[s.Stmt]:
         """All lanes have read what was staged before."""
-        return [MEET]
+        return [self.parts.meet]
 
     def write(self, staging: Expr, place: Expr, part: tuple[Expr, Expr]) -> list[s.Stmt]:
         """Each lane, some chunks."""
-        return [MEET, _read(self.node, staging, place, self.layout, part, self.threads)]
+        return [self.parts.meet, _read(self.node, staging, place, self.parts, part)]
 
 
-def _write(
-    values: Var, staging: Expr, first: Expr, layout: SharedLayout, threads: Threads, write_square: WriteSquare | None
-) -> s.Stmt:
-    lane, dtype = threads.lane, values.dtype
-    inner, half = build.size_var("inner"), build.size_var("half")
-    pieces = layout.columns // PIECE_COLUMNS
-    if write_square is not None and dtype.nbytes == 2 and pieces % 2 == 0:
+def _write(values: Var, staging: Expr, first: Expr, parts: Parts, write_square: WriteSquare | None) -> s.Stmt:
+    dtype, lane, is_transposed = values.dtype, parts.threads.lane, parts.tile.is_transposed
+    if write_square is not None and dtype.nbytes == 2 and parts.pieces % 2 == 0:
         # Four 8 x 8 matrices: rows 0 to 7 and 8 to 15 of 8 columns, then of the next 8.
+        inner = build.size_var("inner")
         row, column = lane % 16, inner * 16 + lane // 16 * 8
-        to = build.address(staging, first + layout.offset(row, column))
+        if is_transposed:
+            # Lanes name rows of the transposed ones, which are columns here.
+            row, column = lane // 8 % 2 * 8, inner * 16 + lane // 16 * 8 + lane % 8
+        to = build.address(staging, first + parts.place(row, column))
         words = build.address(values, inner * 2, 0, 0)
-        return _unrolled(inner, pieces // 2, write_square(to, words))
-    row, column = half * 8 + lane // 4, inner * PIECE_COLUMNS + lane % 4 * 2
-    pair = Load(values, (inner, half, build.index(0)), VectorType(dtype, 2))
-    store = s.Store(staging, (first + layout.offset(row, column),), pair)
-    return _unrolled(inner, pieces, _unrolled(half, 2, store))
+        return unrolled(inner, parts.pieces // 2, write_square(to, words, is_transposed))
+
+    def pair(inner: Expr, half: Expr) -> Expr:
+        return Load(values, (inner, half, build.index(0)), VectorType(dtype, 2))
+
+    return parts.stage(staging, first, pair)
 
 
-def _read(
-    node: Store, staging: Expr, first: Expr, layout: SharedLayout, part: tuple[Expr, Expr], threads: Threads
-) -> s.Stmt:
+def _read(node: Store, staging: Expr, first: Expr, parts: Parts, part: tuple[Expr, Expr]) -> s.Stmt:
     """Write what a warp has staged. Where the matrix has whole chunks, a lane reads all of its own before it writes the
     first one, and none is cut at the matrix's end: all warps go the same way."""
     target, nbytes = node.target, node.target.dtype.nbytes
     chunk = min(target.align, CHUNK_BYTES) // nbytes
-    turns = -(-layout.rows * layout.columns // chunk // WARP)
-    chunks = _Chunks(node, staging, first, layout, part, threads, chunk)
+    turns = -(-parts.layout.rows * parts.layout.columns // chunk // parts.lanes)
+    chunks = _Chunks(node, staging, first, parts, part, chunk)
     shape = (build.index(turns), build.index(chunk))
     held = Var("held", BufferType(target.dtype, shape, None, "register"))
     turn, again = build.size_var("turn"), build.size_var("turn")
@@ -204,9 +182,9 @@ def _read(
         return s.For(turn, build.index(0), build.index(turns), chunks.cut(turn))
     read = chunks.at(turn, lambda place: s.Store(held, (turn, build.index(0)), chunks.load(place)))
     write = chunks.at(again, lambda place: chunks.whole(place, build.load(held, again, 0, lanes=chunk)))
-    whole = build.seq([s.Declare(held), _unrolled(turn, turns, read), _unrolled(again, turns, write)])
+    whole = build.seq([s.Declare(held), unrolled(turn, turns, read), unrolled(again, turns, write)])
     third = build.size_var("turn")
-    cut = _unrolled(third, turns, chunks.cut(third))
+    cut = unrolled(third, turns, chunks.cut(third))
     return whole if chunk == 1 else s.If(build.equal(target.columns % chunk, 0), whole, cut)
 
 
@@ -227,25 +205,21 @@ class _Chunks:
     node: Store
     staging: Expr
     first: Expr
-    layout: SharedLayout
+    parts: Parts
     part: tuple[Expr, Expr]
-    threads: Threads
     chunk: int
 
     def at(self, turn: Expr, body: Callable[[_Place], s.Stmt]) -> s.Stmt:
         """`body` at the lane's chunk of a turn."""
-        node, layout, threads = self.node, self.layout, self.threads
-        per_row, (piece, panel) = layout.columns // self.chunk, self.part
-        rows, columns = warp_extents(node, threads.warps)
+        node, layout, lanes = self.node, self.parts.layout, self.parts.lanes
+        per_row, (first_row, first_column) = layout.columns // self.chunk, self.parts.origin(*self.part)
         number = build.size_var("number")
         row, column = number // per_row, number % per_row * self.chunk
         place = _Place(*map(build.size_var, ("row", "column", "at", "to")))
         stmt: s.Stmt = build.seq(
             [
-                s.Declare(place.row, node.row + (threads.warp_row * rows + piece * PIECE_ROWS + row)),
-                s.Declare(
-                    place.column, node.column + (threads.warp_column * columns + panel * layout.columns + column)
-                ),
+                s.Declare(place.row, node.row + (first_row + row)),
+                s.Declare(place.column, node.column + (first_column + column)),
                 s.Declare(place.staged, self.first + layout.offset(row, column)),
                 s.Declare(place.to, place.row * node.target.row_stride + place.column),
                 body(place),
@@ -253,7 +227,7 @@ class _Chunks:
         )
         count = layout.rows * per_row
         return build.seq(
-            [s.Declare(number, turn * WARP + threads.lane), s.If(number < count, stmt) if count % WARP else stmt]
+            [s.Declare(number, turn * lanes + self.parts.lane), s.If(number < count, stmt) if count % lanes else stmt]
         )
 
     def load(self, place: _Place) -> Expr:
@@ -279,10 +253,6 @@ class _Chunks:
             return s.If(place.row < target.rows, s.If(is_whole, store, ends))
 
         return self.at(turn, write)
-
-
-def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
-    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")
 
 
 def is_multiple(expr: Expr, of: int) -> bool:

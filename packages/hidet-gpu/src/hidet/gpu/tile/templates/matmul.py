@@ -25,22 +25,32 @@ _OPERAND_ELEMENTS, _OPERAND_ROW_ELEMENTS, _MANY_WARPS = 48, 128, 8
 @dataclass(frozen=True, slots=True)
 class MatmulTiles:
     """How much a block computes: [m, n] of the result in steps of k, `stages` of them in shared memory, by
-    warps[0] x warps[1] warps."""
+    warps[0] x warps[1] warps. is_transposed: whether columns of the result are the rows of what matrix units multiply,
+    which few rows, or any number of them, fill better."""
 
     m: int = 128
     n: int = 128
     k: int = 32
     stages: int = 3
     warps: tuple[int, int] = (2, 2)
+    is_transposed: bool = False
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k} in {self.stages} stages by {self.warps[0]}x{self.warps[1]} warps"
+        shape = f"{self.m}x{self.n}x{self.k}{' transposed' if self.is_transposed else ''}"
+        return f"{shape} in {self.stages} stages by {self.warps[0]}x{self.warps[1]} warps"
+
+    @property
+    def upright(self) -> MatmulTiles:
+        """The tiles, or those of the transposed product, as matrix units see them."""
+        if not self.is_transposed:
+            return self
+        return MatmulTiles(self.n, self.m, self.k, self.stages, self.warps[::-1])
 
     def leaves_registers(self, operand: RTile) -> bool:
         """Whether threads have registers for a tile of an epilogue operand during the products."""
         warps = self.warps[0] * self.warps[1]
         most = _OPERAND_ROW_ELEMENTS if operand.rows == 1 and warps >= _MANY_WARPS else _OPERAND_ELEMENTS
-        return self.m * self.n // (WARP * warps) <= most
+        return operand.rows == 1 if self.is_transposed else self.m * self.n // (WARP * warps) <= most
 
 
 def matmul_kernel(
@@ -76,8 +86,8 @@ def matmul_kernel(
     row, column = build.size_var("first_row"), build.size_var("first_column")
     tile_a = _tile("tile_a", factors or a.dtype, tiles.m, tiles.k, a_is_transposed)
     tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed)
-    total = RTile("total", accumulator, tiles.m, tiles.n)
-    result = RTile("result", c.dtype, tiles.m, tiles.n)
+    total = RTile("total", accumulator, tiles.m, tiles.n, tiles.is_transposed)
+    result = RTile("result", c.dtype, tiles.m, tiles.n, tiles.is_transposed)
     depth = a.rows if a_is_transposed else a.columns
     first, count = steps or (build.index(0), (depth + (tiles.k - 1)) // tiles.k)
 
@@ -89,7 +99,9 @@ def matmul_kernel(
         ]
 
     others = [
-        RTile(f"epilogue_operand{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n)
+        RTile(
+            f"epilogue_operand{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n, tiles.is_transposed
+        )
         for number, source in enumerate(epilogue_operands)
     ]
     origin = block_row * tiles.m, block_column * tiles.n
