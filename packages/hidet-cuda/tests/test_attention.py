@@ -180,12 +180,23 @@ def test_lengths_may_be_symbols(length: int) -> None:
     is_right(text, "f16", shapes, sizes={"s": 30, "t": length}, is_causal=True)
 
 
-@pytest.mark.parametrize(("rows", "length", "is_causal"), [(200, 200, True), (20, 300, False)])
-def test_a_warp_group_copies_for_those_that_multiply(rows: int, length: int, is_causal: bool) -> None:
+@pytest.mark.parametrize(
+    ("rows", "length", "depth", "is_causal"),
+    [
+        (200, 200, 64, True),
+        (20, 300, 64, False),
+        (140, 150, 40, False),
+        (70, 200, 80, False),
+        (30, 140, 72, True),
+        (30, 140, 96, False),
+    ],
+)
+def test_a_warp_group_copies_for_those_that_multiply(rows: int, length: int, depth: int, is_causal: bool) -> None:
     hints = {"h": 32, "s": 2048, "t": 2048}
-    text = graph("f16", (1, "h", "s", 64), (1, "h", "t", 64), is_causal=is_causal, hints=hints, with_logsumexp=True)
+    q, k = (1, "h", "s", depth), (1, "h", "t", depth)
+    text = graph("f16", q, k, is_causal=is_causal, hints=hints, with_logsumexp=True)
     assert plan(text, "sm_90a").is_warp_specialized
-    shapes = {"q": (1, 1, rows, 64), "k": (1, 1, length, 64), "v": (1, 1, length, 64)}
+    shapes = {"q": (1, 1, rows, depth), "k": (1, 1, length, depth), "v": (1, 1, length, depth)}
     sizes = {"h": 1, "s": rows, "t": length}
     is_right(text, "f16", shapes, sizes=sizes, arch="sm_90a", is_causal=is_causal)
 

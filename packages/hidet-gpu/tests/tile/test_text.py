@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hidet import dims, dtypes
-from hidet.errors import VerifyError
+from hidet.errors import ScheduleError, VerifyError
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
@@ -20,7 +20,7 @@ from hidet.gpu.tile.printer import print_kernel
 from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.templates.patches import patches
-from hidet.gpu.tile.tensors import PatchAxis, RTile, computed, matrix
+from hidet.gpu.tile.tensors import PatchAxis, RTile, STile, computed, matrix
 from hidet.gpu.tile.verify import verify_kernel
 from hidet.ir import build
 from hidet.ir import expr as e
@@ -153,6 +153,27 @@ def test_kernels_of_templates_as_text(kernel):
     assert_golden(print_kernel(kernel), GOLDEN / f"{kernel.name}.tile")
 
 
+def test_tiles_that_are_transposed_or_have_room_read_back():
+    x, y, out = (pointer(name, dtypes.f16) for name in ("x", "y", "out"))
+    tile_x, tile_y = STile("tile_x", dtypes.f16, 24, 48, room=64), STile("tile_y", dtypes.f16, 64, 48, room=64)
+    total = RTile("total", dtypes.f16, 24, 64, is_transposed=True)
+    body = (
+        t.load(tile_x, matrix(x, 24, 48), 0, 0),
+        t.load(tile_y, matrix(y, 64, 48), 0, 0),
+        t.fill(total, 0),
+        t.mma(total, tile_x, tile_y, b_is_transposed=True),
+        t.store(matrix(out, 24, 64), total, 0, 0),
+    )
+    text = print_kernel(TileKernel("k", (x, y, out), (), (1, 4), body))
+    assert "total: strided(f16[24, 64], [1, 24]) @ register" in text
+    assert "tile_x: strided(f16[24, 48], [64, 1]) @ shared" in text
+    again = parse_kernel(text)
+    verify_kernel(again)
+    assert print_kernel(again) == text
+    with pytest.raises(ScheduleError, match="total is spread as its transpose, which only warp groups give"):
+        lower_kernel(again, SIMT)
+
+
 def test_parts_of_a_formula_that_are_used_several_times_are_written_once():
     """As a tree this one would have half a million nodes."""
     tile = RTile("x", dtypes.f32, 16, 16)
@@ -263,6 +284,11 @@ def test_every_statement_reads_back():
         ("        if step < 3:", "        while step < 3:", "is no statement of a kernel in tiles"),
         ("@tile(symbol='a.b', warps=(1, 1))", "@kernel", "kernel a_b needs one decorator: @tile"),
         ("t: f32[16, 16] @ register", "t: f32[16, n] @ register", "t is no tile: expected a type such as"),
+        (
+            "t: f32[16, 16] @ register",
+            "t: strided(f32[16, 16], [3, 1]) @ register",
+            "t has strides [3, 1], expected none",
+        ),
         ("X = matrix(x, [n, 16]", "X = matrix(x, [n]", "expected [rows, columns]"),
     ],
 )

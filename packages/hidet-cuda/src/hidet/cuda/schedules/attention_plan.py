@@ -53,8 +53,10 @@ _WARP_SPECIALIZED = {
     64: (_Choice(AttentionTiles(192, 128, 3, 12), 4), _Choice(AttentionTiles(128, 128, 2, 8), 1)),
     128: (_Choice(AttentionTiles(128, 128, 2, 8), 1),),
 }
-"""For warp-specialized blocks, by the longest row of keys or values. Three groups keep the matrix units busier than
-two, but have no registers for longer rows."""
+"""For warp-specialized blocks, by what rows of keys or values have room for. Three groups keep the matrix units busier
+than two, but have no registers for longer rows."""
+_SHORTEST = 40
+"""Elements of rows of keys and values from which on they are multiplied by warp groups."""
 _LEAST_KEYS = 256
 """From which on it pays that a block has a multiprocessor for itself."""
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
@@ -105,8 +107,21 @@ def suits_tensor_cores(problem: AttentionProblem) -> bool:
 def may_be_warp_specialized(problem: AttentionProblem, target: GpuTarget) -> bool:
     """Whether tensor maps can say where keys and values lie, and threads have no mask of their own to read."""
     places = ((problem.k, problem.depth), (problem.v, problem.width))
-    are_mapped = all(extent in _WARP_SPECIALIZED and alignment(place) == COPY_BYTES for place, extent in places)
+    are_mapped = all(row_room(extent) is not None and alignment(place) == COPY_BYTES for place, extent in places)
     return target.has("wgmma") and are_mapped and (problem.mask is None or problem.mask.row == 0)
+
+
+def row_room(extent: int) -> int | None:
+    """The elements that a row of keys or values has room for in shared memory of warp-specialized blocks, as the matrix
+    units read it; None for rows that are not multiplied so."""
+    return next((room for room in _WARP_SPECIALIZED if _SHORTEST <= extent <= room), None)
+
+
+def _specialized_choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
+    """Those of warp-specialized blocks, for a problem that they suit."""
+    longest = row_room(max(problem.depth, problem.width))
+    assert longest is not None
+    return _WARP_SPECIALIZED[longest]
 
 
 def is_stacked_well(problem: AttentionProblem) -> bool:
@@ -161,7 +176,7 @@ def _warp_specialized_tiles(problem: AttentionProblem, target: GpuTarget) -> Att
     if not may_be_warp_specialized(problem, target) or likely_extent(problem.keys) < _LEAST_KEYS:
         return None
     heads, rows = likely_extent(dims.product(head_extents(problem, stacked=False))), likely_extent(problem.queries)
-    for choice in _WARP_SPECIALIZED[max(problem.depth, problem.width)]:
+    for choice in _specialized_choices(problem):
         blocks = heads * -(-rows // choice.tiles.rows)
         if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * target.multiprocessors:
             return choice.tiles
@@ -214,8 +229,7 @@ def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list
         splits = splits_of_call(problem, plan, target)
         return [(target.multiprocessors - blocks, 1), (splits, _least_splits(tiles)), *_rows_of(tiles, rows)]
     if plan.is_warp_specialized:
-        longest = max(problem.depth, problem.width)
-        table = _WARP_SPECIALIZED[longest]
+        table = _specialized_choices(problem)
         least = next(choice.blocks for choice in table if choice.tiles == tiles) * target.multiprocessors
         return [(problem.keys, _LEAST_KEYS), (rows, tiles.rows // 2 + 1), (blocks, math.ceil(least))]
     if tiles.rows == _FEW_ROWS.rows:
@@ -261,7 +275,7 @@ def _possible_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Pl
 
 def _all_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
     if may_be_warp_specialized(problem, target):
-        for choice in _WARP_SPECIALIZED[max(problem.depth, problem.width)]:
+        for choice in _specialized_choices(problem):
             yield Plan(choice.tiles, None, False, problem.is_causal, is_warp_specialized=True)
     stacked = is_stacked_well(problem) and can_be_stacked(problem, None)
     *large, smallest = (choice.tiles for choice in _choices(problem))

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices, partial_results
-from hidet.cuda.schedules.attention_plan import BY_CALL, Plan, blocks_of, conditions, padded, splits_of_call
+from hidet.cuda.schedules.attention_plan import (
+    BY_CALL,
+    Plan,
+    blocks_of,
+    conditions,
+    padded,
+    row_room,
+    splits_of_call,
+)
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.warp_specialized import lower_warp_specialized
 from hidet.dims import Dim
@@ -71,10 +79,12 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
         result, logsumexp = partial_matrices(heads, splits, split)
         pointers += [partial.totals, partial.logarithms]
         count = count * partial.splits
+    depth, width = padded(problem.depth), padded(problem.width)
+    rooms = (row_room(depth) or 0, row_room(width) or 0) if plan.is_warp_specialized else (0, 0)
     kernel = attention_kernel(
         builder.name(),
         (),
-        Heads(heads.matrix("q", problem.depth), k, v, result, padded(problem.depth), padded(problem.width), logsumexp),
+        Heads(heads.matrix("q", problem.depth), k, v, result, depth, width, logsumexp, rooms),
         problem.scale,
         tiles,
         grid_vars=(number,),

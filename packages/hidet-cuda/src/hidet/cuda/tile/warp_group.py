@@ -48,7 +48,7 @@ def fits_warp_groups(node: Mma, warps: tuple[int, int]) -> bool:
         of_a = _fits(node.a, _GROUP_ROWS if node.a_is_transposed else None)
     else:
         of_a = node.a.dtype is dtypes.f32 and node.b.dtype.nbytes == 2
-    of_b = _fits(node.b, None if node.b_is_transposed else node.accumulator.columns)
+    of_b = _fits(node.b, None) and (node.b_is_transposed or node.b.dtype.nbytes == 2)
     k = node.b.columns if node.b_is_transposed else node.b.rows
     return of_a and of_b and k * node.b.dtype.nbytes % _STEP_BYTES == 0
 

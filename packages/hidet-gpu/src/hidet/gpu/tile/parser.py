@@ -178,7 +178,8 @@ class KernelParser:
         return True
 
     def declare_tile(self, node: ast.AnnAssign) -> None:
-        """`name: dtype[rows, columns] @ space`; strides of [1, rows] are those of a transposed tile."""
+        """`name: dtype[rows, columns] @ space`; strides are those of a transposed tile, or of one whose rows
+        have room for more columns."""
         type_, name = self.read_type(node.annotation), self.identifier(node.target)
         shape = type_.shape if isinstance(type_, BufferType) else ()
         extents = [e.value for e in shape if isinstance(e, Const) and isinstance(e.value, int)]
@@ -186,12 +187,19 @@ class KernelParser:
             self.fail(node, f"{name} is no tile: expected a type such as f16[64, 32] @ shared, or @ register")
         rows, columns = extents
         strides = [e.value for e in type_.strides or () if isinstance(e, Const)]
+        is_shared, tile = type_.space == "shared", (name, type_.dtype, rows, columns)
         if type_.strides is None:
-            self.tiles[name] = (STile if type_.space == "shared" else RTile)(name, type_.dtype, rows, columns)
-        elif type_.space == "register" and strides == [1, rows]:
-            self.tiles[name] = RTile(name, type_.dtype, rows, columns, is_transposed=True)
+            self.tiles[name] = STile(*tile) if is_shared else RTile(*tile)
+        elif is_shared and strides[1:] == [1] and isinstance(strides[0], int) and strides[0] > columns:
+            self.tiles[name] = STile(*tile, room=strides[0])
+        elif not is_shared and strides == [1, rows]:
+            self.tiles[name] = RTile(*tile, is_transposed=True)
         else:
-            self.fail(node, f"{name} has strides, expected none, or [1, {rows}] for a transposed register tile")
+            self.fail(
+                node,
+                f"{name} has strides {strides}, expected none, [1, {rows}] for a register tile that is transposed, or "
+                f"[room, 1] for a shared one whose rows have room for more than {columns} columns",
+            )
 
     # --- names -------------------------------------------------------------------------------------------------------
 

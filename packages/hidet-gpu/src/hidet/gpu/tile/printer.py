@@ -86,6 +86,8 @@ class _KernelText:
             text = f"{tile.dtype.short}[{tile.rows}, {tile.columns}]"
             if isinstance(tile, RTile) and tile.is_transposed:
                 text = f"strided({text}, [1, {tile.rows}])"
+            if isinstance(tile, STile) and tile.room:
+                text = f"strided({text}, [{tile.room}, 1])"
             yield f"{names(tile)}: {text} @ {space}"
         yield from self.stmts(kernel.body)
 

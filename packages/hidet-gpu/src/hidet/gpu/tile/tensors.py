@@ -131,18 +131,20 @@ Source = GTensor | Computed | Gathered
 class STile:
     """A tile of [rows, columns] in shared memory of the block.
 
-    One of tf32 holds f32, which products round, unless TMA has done so on the way.
+    One of tf32 holds f32, which products round, unless TMA has done so on the way. room: columns that rows have room
+    for and copies fill, more than their own, so that they are swizzled; 0 for no more.
     """
 
     name: str
     dtype: DType
     rows: int
     columns: int
+    room: int = 0
 
     @property
     def layout(self) -> SharedLayout:
         """How it lies there."""
-        return SharedLayout(self.rows, self.columns, self.dtype.nbytes)
+        return SharedLayout(self.rows, self.room or self.columns, self.dtype.nbytes)
 
     @property
     def stored(self) -> DType:

@@ -50,8 +50,9 @@ class AttentionTiles:
 class Heads:
     """The matrices of one head: queries [rows, depth], keys [length, depth], values [length, value_depth], result.
 
-    depth, value_depth: extents of tiles, at least those of the matrices; what lies beyond is zero. logsumexp: a column
-    of f32, log(sum(e ** score)) of each row, or None.
+    depth, value_depth: extents of tiles, at least those of the matrices; what lies beyond is zero. rooms: columns that
+    rows of depth and of value_depth elements have room for in shared memory; 0 for their own. logsumexp: a column of
+    f32, log(sum(e ** score)) of each row, or None.
     """
 
     queries: GTensor | Computed
@@ -61,6 +62,7 @@ class Heads:
     depth: int
     value_depth: int
     logsumexp: GTensor | None = None
+    rooms: tuple[int, int] = (0, 0)
 
 
 def attention_kernel(
@@ -130,9 +132,9 @@ def attention_kernel(
 def _shared_tiles(heads: Heads, tiles: AttentionTiles) -> tuple[STile, STile, STile]:
     """Queries of a block, keys and values of a step."""
     return (
-        STile("tile_q", heads.queries.dtype, tiles.rows, heads.depth),
-        STile("tile_k", heads.keys.dtype, tiles.keys, heads.depth),
-        STile("tile_v", heads.values.dtype, tiles.keys, heads.value_depth),
+        STile("tile_q", heads.queries.dtype, tiles.rows, heads.depth, heads.rooms[0]),
+        STile("tile_k", heads.keys.dtype, tiles.keys, heads.depth, heads.rooms[0]),
+        STile("tile_v", heads.values.dtype, tiles.keys, heads.value_depth, heads.rooms[1]),
     )
 
 
