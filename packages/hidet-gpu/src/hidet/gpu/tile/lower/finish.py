@@ -74,13 +74,19 @@ def store_finished(node: t.Store, stored: StoredMap, products: Fragment, staging
     """Stage, fetch, map and write, by rows. staging: shared memory of `parts.size` elements."""
     first, meet = build.size_var("staged"), parts.meet
     rows = _Rows(node, stored, products, staging, first, parts)
-    piece, group, slot, part = (build.size_var(name) for name in ("piece_row", "group", "slot", "part"))
-    panel = group * rows.group + slot
+    piece, panel, part, early = (build.size_var(name) for name in ("piece_row", "panel", "part", "early"))
     pieces, panels = parts.counts
+    coming = panel + rows.early
     # The first meeting lets all lanes finish reading what was staged before.
-    fast = [meet, rows.stage(piece, panel), meet, rows.written(piece, panel, slot)]
-    ahead = [*map(s.Declare, rows.ahead.values()), unrolled(slot, rows.group, rows.asked_for(piece, panel, slot))]
-    inside = unrolled(group, panels // rows.group, build.seq([*ahead, unrolled(slot, rows.group, build.seq(fast))]))
+    fast = [
+        s.If(coming < panels, rows.asked_for(piece, coming)),
+        meet,
+        rows.stage(piece, panel),
+        meet,
+        rows.written(piece, panel),
+    ]
+    begun = [unrolled(early, rows.early, rows.asked_for(piece, early))] if rows.early else []
+    inside = build.seq([*map(s.Declare, rows.ahead.values()), *begun, unrolled(panel, panels, build.seq(fast))])
     # One loop for all parts, whose code is short; each part's products have registers of their own.
     own = build.size_var("own")
     staged = unrolled(own, panels, s.If(build.equal(own, part), rows.stage(piece, own)))
@@ -96,8 +102,9 @@ class _Rows:
     """What is done with parts of products that are staged: each lane has `chunk` neighbours of a row in each of its
     `turns`.
 
-    group: parts whose epilogue operands are asked for before the first one is staged: memory is waited for
-    once. ahead: by fetched tile, where that is kept; a tile of one row, which threads share, is read where it is used.
+    slots: parts whose epilogue operands are on their way or held, `early` of them for parts that come later, so that
+    memory is not waited for. ahead: by fetched tile, where that is kept; a tile of one row, which threads share, is
+    read where it is used.
     """
 
     def __init__(
@@ -116,10 +123,9 @@ class _Rows:
         self.turns = -(-self.layout.rows * self.per_row // parts.lanes)
         whole = [fetch.target for fetch in stored.fetches if fetch.target.rows > 1]
         kept = sum(self.turns * self.chunk * tile.dtype.nbytes for tile in whole)
-        panels = parts.counts[1]
-        fitting = (count for count in range(panels, 1, -1) if panels % count == 0 and count * kept <= _AHEAD_BYTES)
-        self.group = next(fitting, 1)
-        shape = tuple(map(build.index, (self.group, self.turns, self.chunk)))
+        self.slots = max(1, min(parts.counts[1], _AHEAD_BYTES // max(kept, 1)))
+        self.early = self.slots - 1
+        shape = tuple(map(build.index, (self.slots, self.turns, self.chunk)))
         self.ahead = {tile: Var(tile.name, BufferType(tile.dtype, shape, None, "register")) for tile in whole}
 
     def stage(self, piece: Expr, panel: Expr) -> s.Stmt:
@@ -151,9 +157,9 @@ class _Rows:
         target = self.node.target
         return build.minimum(place.row, target.rows - 1), build.minimum(place.column, target.columns - self.chunk)
 
-    def asked_for(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
+    def asked_for(self, piece: Expr, panel: Expr) -> s.Stmt:
         """Start to read the epilogue operands of a part."""
-        place, turn = _Place.fresh(), build.size_var("turn")
+        place, turn, slot = _Place.fresh(), build.size_var("turn"), panel % self.slots
         row, column = self._nearest(place)
         reads: list[s.Stmt] = []
         for fetch in self.stored.fetches:
@@ -162,9 +168,9 @@ class _Rows:
                 reads += self._reads(self.ahead[fetch.target], (slot, turn), fetch.source, start)
         return unrolled(turn, self.turns, self._at(place, piece, panel, turn, build.seq(reads))) if reads else s.Seq(())
 
-    def written(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
+    def written(self, piece: Expr, panel: Expr) -> s.Stmt:
         """Map a part, and write what of it is inside."""
-        place, turn = _Place.fresh(), build.size_var("turn")
+        place, turn, slot = _Place.fresh(), build.size_var("turn"), panel % self.slots
         return unrolled(turn, self.turns, self._at(place, piece, panel, turn, self._whole(place, slot, turn)))
 
     def written_one_by_one(self, piece: Expr, panel: Expr) -> s.Stmt:
