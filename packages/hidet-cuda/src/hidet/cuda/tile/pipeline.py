@@ -52,8 +52,9 @@ _ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
 _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
 _MOST_BOX = 256
-# Elements of tiles that leave enough of the 168 registers that all threads start with.
-_MOST_HELD = 80
+# Elements of tiles that leave enough of the 168 registers that all threads start with. Lanes that finish parts of
+# transposed tiles have more neighbours on their way.
+_MOST_HELD, _MOST_HELD_TRANSPOSED = 80, 64
 # Tiles from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat.
 _SWIZZLED_BYTES = 8192
 
@@ -280,7 +281,9 @@ class _Consumer(TileLowering):
     def is_alone(self) -> bool:
         """Whether threads hold so many elements that a block has all registers of a multiprocessor."""
         held = sum(math.prod(fragment.extents) for fragment in self.fragments.values())
-        return self.threads.count > GROUP and held > _MOST_HELD
+        is_transposed = any(tile.is_transposed for tile in self.fragments)
+        most = _MOST_HELD_TRANSPOSED if is_transposed else _MOST_HELD
+        return self.threads.count > GROUP and held > most
 
     def shared_arrays(self) -> list[Var]:
         """What the kernel declares in shared memory, but for barriers."""
