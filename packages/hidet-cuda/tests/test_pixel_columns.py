@@ -200,4 +200,4 @@ def test_channels_of_a_step_are_of_one_tap(monkeypatch: pytest.MonkeyPatch) -> N
 
 def _only(monkeypatch: pytest.MonkeyPatch, tiles: MatmulTiles) -> None:
     """Products are cut into these tiles alone."""
-    monkeypatch.setattr(product_tiles, "specialized_tiles", lambda product, target: (tiles,))
+    monkeypatch.setattr(product_tiles, "specialized_tiles", lambda product: (tiles,))

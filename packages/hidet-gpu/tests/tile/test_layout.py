@@ -3,7 +3,7 @@
 import pytest
 
 from hidet.errors import ScheduleError
-from hidet.gpu.tile.layout import SharedLayout, room_for
+from hidet.gpu.tile.layout import SharedLayout
 from hidet.ir import build
 from hidet.ir.expr import Const
 
@@ -60,12 +60,3 @@ def test_places_a_constant_way_off_are_found_from_one_place(shape):
                     found = layout.shifted(place, build.index(down), build.index(right))
                     assert isinstance(found, Const)
                     assert found.value == offset(layout, row + down, column + right)
-
-
-@pytest.mark.parametrize("nbytes", [1, 2, 4])
-def test_the_room_of_a_row_is_the_least_that_is_swizzled(nbytes):
-    step = 16 // nbytes
-    for columns in range(step, 40 * step, step):
-        wide = room_for(columns, nbytes) or columns
-        swizzled = [n for n in range(columns, wide + 1, step) if SharedLayout(8, n, nbytes).is_swizzled]
-        assert swizzled == [wide]

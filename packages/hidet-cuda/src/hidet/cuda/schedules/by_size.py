@@ -20,7 +20,7 @@ from hidet.cuda.schedules.tiling import (
 )
 from hidet.dims import Dim
 from hidet.errors import ShapeError
-from hidet.gpu.schedules.matmul import epilogue_instructions, how_copied, rows_along_k, scratch_of
+from hidet.gpu.schedules.matmul import epilogue_instructions, how_copied, scratch_of
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -89,16 +89,7 @@ def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, param
     tilings = [replace(params, others=()), *params.others]
     batch, m, n, k = (builder.size(extent) for extent in (product.batch, product.m, product.n, product.k))
     nbytes = product.a.tensor.type.dtype.nbytes
-    extents = CallExtents(
-        batch,
-        m,
-        n,
-        k,
-        nbytes,
-        epilogue_instructions(product),
-        copied=how_copied(product),
-        along_k=rows_along_k(product),
-    )
+    extents = CallExtents(batch, m, n, k, nbytes, epilogue_instructions(product), copied=how_copied(product))
     stmts: list[Stmt] = []
     times: list[Var] = []
     launches: list[Stmt] = []

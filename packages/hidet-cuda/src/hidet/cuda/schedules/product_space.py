@@ -13,10 +13,9 @@ from hidet.cuda.schedules.product_tiles import (
     copies_elements,
     is_gemv,
     shared_tiles,
-    specialized_bytes,
     specialized_tiles,
 )
-from hidet.cuda.schedules.tiling import copied_bytes, with_bytes_along_k
+from hidet.cuda.schedules.tiling import copied_bytes, warp_specialized_bytes, with_bytes_along_k
 from hidet.gpu.schedules.matmul import extents_of, how_copied, simt_tiles
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.tiling import SPLIT_K, Tiling, has_steps, simt_space, split_knob
@@ -25,6 +24,8 @@ from hidet.schedule.space import Constraint, Knob, Space
 from hidet.target import GpuTarget
 
 _STAGES = (2, 3, 4, 6, 8, 12, 16)
+_BOX_BYTES = 1024
+"""Boxes that TMA swizzles begin at multiples of this."""
 
 
 _Kernel = Literal["by size", "gemv", "warp-specialized", "plain"]
@@ -85,7 +86,7 @@ def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:
     found = [KernelTile("gemv", GEMV_TILES)] if is_gemv(product) else []
     tables: dict[_Kernel, tuple[MatmulTiles, ...]] = {"plain": shared_tiles(product, target)}
     if can_be_warp_specialized(product, target):
-        tables = {"warp-specialized": specialized_tiles(product, target), **tables}
+        tables = {"warp-specialized": specialized_tiles(product), **tables}
     for kernel, tiles in tables.items():
         found += [KernelTile(kernel, replace(with_bytes_along_k(each, nbytes), stages=0)) for each in tiles]
     return list(dict.fromkeys(found))
@@ -104,5 +105,5 @@ def _shared_bytes(product: Product, tiling: Tiling) -> int:
     """What a block needs of shared memory."""
     tiles, nbytes = tiling.tiles, product.a.tensor.type.dtype.nbytes
     if tiling.is_warp_specialized:
-        return specialized_bytes(product, tiles)
+        return warp_specialized_bytes(replace(tiles, k=tiles.k * nbytes // 2)) + _BOX_BYTES
     return copied_bytes(replace(tiles, k=tiles.k * nbytes // 2), how_copied(product))

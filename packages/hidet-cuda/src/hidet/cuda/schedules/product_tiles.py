@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.tiling import (
@@ -12,17 +11,14 @@ from hidet.cuda.schedules.tiling import (
     TRANSPOSED_TILES,
     UNALIGNED_TILES,
     WARP_SPECIALIZED_TILES,
-    warp_specialized_bytes,
     with_bytes_along_k,
 )
-from hidet.gpu.schedules.matmul import how_copied, rows_along_k, simt_tiles
+from hidet.gpu.schedules.matmul import how_copied, simt_tiles
 from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product
 from hidet.gpu.schedules.product_launch import is_unaligned
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.target import GpuTarget
 
-_BOX_BYTES = 1024
-"""Boxes that TMA swizzles begin at multiples of this."""
 _CORNER_BITS, _MOST_STEP = {1: 16, 2: 8, 3: 5}, 8
 """Of a corner of a map of columns of pixels, by the axes of space, and of what lies between its pixels."""
 GEMV_MAX_ROWS = 2
@@ -45,7 +41,7 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
 
 def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     """The tiles for matrix units that suit a product's operands best."""
-    return specialized_tiles(product, target) if is_warp_specialized(product, target) else shared_tiles(product, target)
+    return specialized_tiles(product) if is_warp_specialized(product, target) else shared_tiles(product, target)
 
 
 def shared_tiles(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
@@ -62,25 +58,18 @@ def copies_elements(product: Product) -> bool:
     return is_unaligned(product) and how_copied(product) == "elements"
 
 
-def specialized_tiles(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
+def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
     """For warp-specialized kernels: elements of 2 bytes."""
+    # Rows or columns side by side are swizzled over 128 bytes, or all of them over 64.
+    found = (
+        *(tiles for tiles in WARP_SPECIALIZED_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32),
+        *(tiles for tiles in TRANSPOSED_TILES if not product.a.is_transposed or tiles.m % 64 == 0 or tiles.m == 32),
+    )
     # Channels that a step copies of pixels are of one tap of the filter.
     nbytes = product.a.tensor.type.dtype.nbytes
     patches = [operand for operand in (product.a, product.b) if isinstance(operand, PatchOperand)]
     most = math.gcd(*(dims.divisibility(operand.channels) for operand in patches))
-    return tuple(
-        tiles
-        for tiles in (*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES)
-        if most % with_bytes_along_k(tiles, nbytes).k == 0
-        and specialized_bytes(product, with_bytes_along_k(tiles, nbytes)) <= target.block_shared_memory
-    )
-
-
-def specialized_bytes(product: Product, tiles: MatmulTiles) -> int:
-    """Shared memory of a warp-specialized kernel of a product."""
-    nbytes = product.a.tensor.type.dtype.nbytes
-    held = tiles.held(nbytes, rows_along_k(product))
-    return warp_specialized_bytes(replace(held, k=tiles.k * nbytes // 2)) + _BOX_BYTES
+    return tuple(tiles for tiles in found if most % with_bytes_along_k(tiles, nbytes).k == 0)
 
 
 def is_warp_specialized(product: Product, target: GpuTarget) -> bool:

@@ -263,8 +263,7 @@ def _cycles(
     speed: Speed,
 ) -> Amount:
     nbytes = extents.nbytes
-    as_halves = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
-    tiles, held = as_halves.upright, as_halves.held(nbytes, extents.along_k)
+    tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2).upright
     rows, columns = ceil_ratio(extents.m, tiling.tiles.m), ceil_ratio(extents.n, tiling.tiles.n)
     blocks = extents.batch * rows * columns * splits
     steps = ceil_ratio(ceil_ratio(extents.k, tiling.tiles.k), splits)
@@ -273,11 +272,12 @@ def _cycles(
     if is_warp_specialized:
         read = ratio(nbytes * extents.batch * (extents.m + extents.n) * extents.k, _SPECIALIZED_READ * speed.memory)
         at_once = smallest(blocks, target.multiprocessors)
-        columns = held.n // 2 if shares_copies(extents, tiling.tiles) else held.n
-        loaded = int((held.m + columns) * tiles.k * 2 * (_BETWEEN_LINES if extents.is_between_lines else 1))
+        columns = tiles.n // 2 if shares_copies(extents, tiling.tiles) else tiles.n
+        loaded = int((tiles.m + columns) * tiles.k * 2 * (_BETWEEN_LINES if extents.is_between_lines else 1))
         store = _NARROW_STORE if tiling.tiles.is_transposed or tiles.n % _STAGED_COLUMNS else _STORE
         finish = tiles.m * tiles.n * (store + extents.epilogue) // _INSTRUCTIONS
-        room = resident_blocks(warp_specialized_bytes(held), _SPECIALIZED_THREADS, target)
+        shared = warp_specialized_bytes(replace(tiling.tiles, k=tiles.k))
+        room = resident_blocks(shared, _SPECIALIZED_THREADS, target)
         computed = _warp_specialized_cycles(tiles, steps, own, at_once, loaded, finish, room, speed)
         # Half of whichever is shorter, reading or multiplying, is hidden.
         overlapped = largest(computed, read) + ratio(smallest(computed, read), 2)

@@ -133,13 +133,7 @@ def extents_of(product: Product) -> Extents:
     batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
     nbytes, operands = product.a.tensor.type.dtype.nbytes, (product.a, product.b)
     is_between_lines = any(map(_is_between_lines, operands))
-    epilogue, copied = epilogue_instructions(product), how_copied(product)
-    return Extents(batch, m, n, k, nbytes, epilogue, is_between_lines, copied, rows_along_k(product))
-
-
-def rows_along_k(product: Product) -> tuple[bool, bool]:
-    """Whether rows of the left and of the right operand lie along k."""
-    return not product.a.is_transposed, product.b.is_transposed
+    return Extents(batch, m, n, k, nbytes, epilogue_instructions(product), is_between_lines, how_copied(product))
 
 
 def how_copied(product: Product) -> Copied:

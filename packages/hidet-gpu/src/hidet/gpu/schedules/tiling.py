@@ -55,7 +55,7 @@ class Extents:
 
     epilogue: instructions for an element of the result beyond those that store it. is_between_lines: whether rows of an
     operand begin within lines of the cache, so that parts of them as long as a line are in two. copied: where threads
-    do that, the slower way of both operands. along_k: whether rows of the left and of the right matrix lie along k.
+    do that, the slower way of both operands.
     """
 
     batch: int
@@ -66,7 +66,6 @@ class Extents:
     epilogue: int = 0
     is_between_lines: bool = False
     copied: Copied = "parts"
-    along_k: tuple[bool, bool] = (True, True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +80,6 @@ class CallExtents:
     epilogue: int = 0
     is_between_lines: bool = False
     copied: Copied = "parts"
-    along_k: tuple[bool, bool] = (True, True)
 
 
 @dataclass(frozen=True, slots=True)

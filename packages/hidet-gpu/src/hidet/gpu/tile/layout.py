@@ -19,15 +19,6 @@ LINE_CHUNKS = 8
 """Chunks of a line of all banks: the rows after which the pattern of swizzled rows repeats."""
 
 
-def room_for(columns: int, nbytes: int) -> int:
-    """The least number of columns, at least so many, of elements of `nbytes`, that rows of whole chunks are swizzled
-    with; 0 where that is `columns`."""
-    chunks = -(-columns * nbytes // CHUNK_BYTES)
-    swizzled = -(-chunks // LINE_CHUNKS) * LINE_CHUNKS if chunks > LINE_CHUNKS else 1 << (chunks - 1).bit_length()
-    room = swizzled * CHUNK_BYTES // nbytes
-    return 0 if room == columns else room
-
-
 @dataclass(frozen=True, slots=True)
 class SharedLayout:
     """`rows` rows of `columns` elements of `nbytes` bytes; the elements of a row are neighbours within a chunk."""

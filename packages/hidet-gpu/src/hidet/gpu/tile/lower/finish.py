@@ -123,7 +123,10 @@ class _Rows:
         self.turns = -(-self.layout.rows * self.per_row // parts.lanes)
         whole = [fetch.target for fetch in stored.fetches if fetch.target.rows > 1]
         kept = sum(self.turns * self.chunk * tile.dtype.nbytes for tile in whole)
-        self.slots = max(1, min(parts.counts[1], _AHEAD_BYTES // max(kept, 1)))
+        panels, any_number = parts.counts[1], node.source.is_transposed
+        # Upright tiles of five parts, of 160 columns, have no registers for more than one.
+        fitting = (n for n in range(panels, 1, -1) if n * kept <= _AHEAD_BYTES and (any_number or panels % n == 0))
+        self.slots = next(fitting, 1)
         self.early = self.slots - 1
         shape = tuple(map(build.index, (self.slots, self.turns, self.chunk)))
         self.ahead = {tile: Var(tile.name, BufferType(tile.dtype, shape, None, "register")) for tile in whole}

@@ -7,12 +7,11 @@ what follows the product is mapped over the result in registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.layout import room_for
 from hidet.gpu.tile.statements import Load, fetch, fill, load, map, mma, ring, store
 from hidet.gpu.tile.tensors import GTensor, RTile, Source, STile
 from hidet.ir import build
@@ -39,15 +38,6 @@ class MatmulTiles:
     def __str__(self) -> str:
         shape = f"{self.m}x{self.n}x{self.k}{' transposed' if self.is_transposed else ''}"
         return f"{shape} in {self.stages} stages by {self.warps[0]}x{self.warps[1]} warps"
-
-    def held(self, nbytes: int, along_k: tuple[bool, bool]) -> MatmulTiles:
-        """What shared memory holds of elements of `nbytes`: rows that do not lie along k have room for as many columns
-        as they are swizzled with. along_k: whether those of the left and of the right matrix do."""
-        m, n = (
-            extent if lie or not room_for(extent, nbytes) else room_for(extent, nbytes)
-            for extent, lie in zip((self.m, self.n), along_k, strict=True)
-        )
-        return replace(self, m=m, n=n)
 
     @property
     def upright(self) -> MatmulTiles:
@@ -94,9 +84,8 @@ def matmul_kernel(
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
-    held = tiles.held(a.dtype.nbytes, (not a_is_transposed, b_is_transposed))
-    tile_a = _tile("tile_a", factors or a.dtype, tiles.m, tiles.k, a_is_transposed, held.m if held.m > tiles.m else 0)
-    tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed, held.n if held.n > tiles.n else 0)
+    tile_a = _tile("tile_a", factors or a.dtype, tiles.m, tiles.k, a_is_transposed)
+    tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed)
     total = RTile("total", accumulator, tiles.m, tiles.n, tiles.is_transposed)
     result = RTile("result", c.dtype, tiles.m, tiles.n, tiles.is_transposed)
     depth = a.rows if a_is_transposed else a.columns
@@ -152,8 +141,8 @@ def matmul_kernel(
     )
 
 
-def _tile(name: str, dtype: DType, rows: int, columns: int, transposed: bool, room: int) -> STile:
-    return STile(name, dtype, *((columns, rows) if transposed else (rows, columns)), room)
+def _tile(name: str, dtype: DType, rows: int, columns: int, transposed: bool) -> STile:
+    return STile(name, dtype, *((columns, rows) if transposed else (rows, columns)))
 
 
 def _is_row(source: GTensor) -> bool:
