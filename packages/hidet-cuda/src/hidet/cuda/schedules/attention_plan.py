@@ -50,8 +50,8 @@ _CHOICES = {
     256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
 }
 _WARP_SPECIALIZED = {
-    64: (_Choice(AttentionTiles(192, 128, 3, 12), 4), _Choice(AttentionTiles(128, 128, 2, 8), 1)),
-    128: (_Choice(AttentionTiles(128, 128, 2, 8), 1),),
+    64: (_Choice(AttentionTiles(192, 128, 3, 12), 4), _Choice(AttentionTiles(128, 128, 2, 8), 0.75)),
+    128: (_Choice(AttentionTiles(128, 128, 2, 8), 0.75),),
 }
 """For warp-specialized blocks, by what rows of keys or values have room for. Three groups keep the matrix units busier
 than two, but have no registers for longer rows."""

@@ -350,9 +350,12 @@ def resident_blocks(shared_bytes: int, threads: int, target: GpuTarget) -> int:
 
 
 def copied_bytes(tiles: MatmulTiles, copied: Copied) -> int:
-    """Shared memory of a kernel all of whose threads copy, of elements of 2 bytes."""
+    """Shared memory of a kernel all of whose threads copy, of elements of 2 bytes, wherever their rows lie along."""
     tile = (tiles.m + tiles.n) * tiles.k * 2
-    return tile * tiles.stages if copied != "shifted" else tile + lines_bytes(tiles.m + tiles.n, tiles.k) * tiles.stages
+    if copied != "shifted":
+        return tile * tiles.stages
+    rows = max(tiles.m, tiles.k) + max(tiles.n, tiles.k)
+    return tile * (tiles.stages + 1) + lines_bytes(rows, 0) * tiles.stages
 
 
 def _resident(tiles: MatmulTiles, copied: Copied, target: GpuTarget) -> int:

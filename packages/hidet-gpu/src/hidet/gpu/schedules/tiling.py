@@ -161,9 +161,11 @@ def fast_tilings(
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles], splits: Sequence[int]) -> Iterator[Tiling]:
     """What may be chosen: tiles that are not far larger than the result, and splits of at least two steps, or one."""
+    lowest: dict[bool, int] = {}
     for tiles in choices:
-        lowest = min(other.m for other in choices if other.is_transposed == tiles.is_transposed)
-        if tiles.m >= 2 * extents.m and tiles.m > lowest:
+        lowest[tiles.is_transposed] = min(tiles.m, lowest.get(tiles.is_transposed, tiles.m))
+    for tiles in choices:
+        if tiles.m >= 2 * extents.m and tiles.m > lowest[tiles.is_transposed]:
             continue
         steps = steps_over(extents.k, tiles.k)
         for split_k in [split for split in splits if split == 1 or steps >= 2 * split] or [1]:
