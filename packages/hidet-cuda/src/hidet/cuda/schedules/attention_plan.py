@@ -117,6 +117,12 @@ def row_room(extent: int) -> int | None:
     return next((room for room in _WARP_SPECIALIZED if _SHORTEST <= extent <= room), None)
 
 
+def more_room(extent: int) -> int:
+    """`row_room`, or 0 where a row of so many elements fills it."""
+    room = row_room(extent) or 0
+    return room if room > extent else 0
+
+
 def _specialized_choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
     """Those of warp-specialized blocks, for a problem that they suit."""
     longest = row_room(max(problem.depth, problem.width))

@@ -11,8 +11,8 @@ from hidet.cuda.schedules.attention_plan import (
     Plan,
     blocks_of,
     conditions,
+    more_room,
     padded,
-    row_room,
     splits_of_call,
 )
 from hidet.cuda.tile.machine import machine
@@ -80,7 +80,7 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
         pointers += [partial.totals, partial.logarithms]
         count = count * partial.splits
     depth, width = padded(problem.depth), padded(problem.width)
-    rooms = (row_room(depth) or 0, row_room(width) or 0) if plan.is_warp_specialized else (0, 0)
+    rooms = (more_room(depth), more_room(width)) if plan.is_warp_specialized else (0, 0)
     kernel = attention_kernel(
         builder.name(),
         (),
