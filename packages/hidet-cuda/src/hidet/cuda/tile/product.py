@@ -15,6 +15,7 @@ from hidet.cuda.intrinsics import INTRINSICS, intrinsic_call
 from hidet.cuda.intrinsics.mma import matrix_name
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
+from hidet.gpu.tile.lower.elementwise import unroll
 from hidet.gpu.tile.lower.fragment import Fragment, Threads
 from hidet.gpu.tile.lower.machine import Operand
 from hidet.gpu.tile.statements import Mma
@@ -103,17 +104,17 @@ def multiply(node: Mma, accumulator: Fragment, a: Operand | Fragment, b: Operand
                 build.address(right, 0, other * 2),
             )
         )
-        products = _unrolled(piece, rows, _unrolled(other, count, product))
+        products = unroll(piece, rows, unroll(other, count, product))
         return build.seq([s.Declare(right), loaded(right, pair, count), products])
 
     pair = build.size_var("pair")
-    inner = [_unrolled(piece, rows, load_a)]
+    inner = [unroll(piece, rows, load_a)]
     if columns > 1:
-        inner.append(_unrolled(pair, columns // 2, multiplied(pair, 2)))
+        inner.append(unroll(pair, columns // 2, multiplied(pair, 2)))
     if columns % 2:
         # Only lanes 0 to 15 name rows; what the others would name may lie outside of the tile.
         inner.append(multiplied(build.index(columns // 2), 1))
-    return build.seq([*declared, _unrolled(at, k // step, build.seq(inner))])
+    return build.seq([*declared, unroll(at, k // step, build.seq(inner))])
 
 
 def _instruction(node: Mma, step: int) -> str:
@@ -130,10 +131,6 @@ def _instruction(node: Mma, step: int) -> str:
 
 def _words(name: str, pieces: int) -> Var:
     return Var(name, BufferType(dtypes.u32, (build.index(pieces), build.index(_WORDS)), None, "register"))
-
-
-def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
-    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")
 
 
 def _load_matrix(words: Var, piece: Expr, address: Expr, count: int, transposed: bool) -> s.Stmt:

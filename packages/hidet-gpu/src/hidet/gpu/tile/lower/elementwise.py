@@ -29,6 +29,11 @@ def each(extents: tuple[int, ...], body: Callable[[tuple[Expr, ...]], s.Stmt]) -
     return result
 
 
+def unroll(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
+    """`body` for every value of a variable below `extent`, written out."""
+    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")
+
+
 def fill_tile(node: Fill, target: Fragment) -> s.Stmt:
     """Set all elements."""
     return each(target.extents, lambda at: s.Store(target.buffer, at, node.value))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS, SharedLayout
+from hidet.gpu.tile.lower.elementwise import unroll
 from hidet.gpu.tile.lower.fragment import Fragment
-from hidet.gpu.tile.lower.parts import Parts, part_layout, unrolled
+from hidet.gpu.tile.lower.parts import Parts, part_layout
 from hidet.gpu.tile.lower.store import is_multiple
 from hidet.gpu.tile.tensors import GTensor, RTile
 from hidet.ir import build
@@ -85,16 +86,16 @@ def store_finished(node: t.Store, stored: StoredMap, products: Fragment, staging
         meet,
         rows.written(piece, panel),
     ]
-    begun = [unrolled(early, rows.early, rows.asked_for(piece, early))] if rows.early else []
-    inside = build.seq([*map(s.Declare, rows.ahead.values()), *begun, unrolled(panel, panels, build.seq(fast))])
+    begun = [unroll(early, rows.early, rows.asked_for(piece, early))] if rows.early else []
+    inside = build.seq([*map(s.Declare, rows.ahead.values()), *begun, unroll(panel, panels, build.seq(fast))])
     # One loop for all parts, whose code is short; each part's products have registers of their own.
     own = build.size_var("own")
-    staged = unrolled(own, panels, s.If(build.equal(own, part), rows.stage(piece, own)))
+    staged = unroll(own, panels, s.If(build.equal(own, part), rows.stage(piece, own)))
     slow = [meet, staged, meet, rows.written_one_by_one(piece, part)]
     outside = s.For(part, build.index(0), build.index(panels), build.seq(slow))
     # All lanes that stage together go the same way, so that what it reads ahead stands under no condition of its own.
     stored_parts = s.If(rows.are_whole_chunks(piece), inside, outside)
-    each = unrolled(piece, pieces, s.If(rows.begin_inside(piece), stored_parts))
+    each = unroll(piece, pieces, s.If(rows.begin_inside(piece), stored_parts))
     return build.seq([s.Declare(first, parts.team * parts.layout.size), each])
 
 
@@ -169,12 +170,12 @@ class _Rows:
             if fetch.target in self.ahead:
                 start = row * fetch.source.row_stride + column
                 reads += self._reads(self.ahead[fetch.target], (slot, turn), fetch.source, start)
-        return unrolled(turn, self.turns, self._at(place, piece, panel, turn, build.seq(reads))) if reads else s.Seq(())
+        return unroll(turn, self.turns, self._at(place, piece, panel, turn, build.seq(reads))) if reads else s.Seq(())
 
     def written(self, piece: Expr, panel: Expr) -> s.Stmt:
         """Map a part, and write what of it is inside."""
         place, turn, slot = _Place.fresh(), build.size_var("turn"), panel % self.slots
-        return unrolled(turn, self.turns, self._at(place, piece, panel, turn, self._whole(place, slot, turn)))
+        return unroll(turn, self.turns, self._at(place, piece, panel, turn, self._whole(place, slot, turn)))
 
     def written_one_by_one(self, piece: Expr, panel: Expr) -> s.Stmt:
         """Map and write those elements of a part that are inside, where chunks are cut: a rare case, for which there is
@@ -249,7 +250,7 @@ class _Rows:
         to = place.row * target.row_stride + place.column
         store = s.Store(target.pointer, (to,), build.load(made, 0, lanes=self.chunk))
         is_inside = build.logical_and(place.row < target.rows, place.column < target.columns)
-        return build.seq([*stmts, s.Declare(made), unrolled(lane, self.chunk, compute), s.If(is_inside, store)])
+        return build.seq([*stmts, s.Declare(made), unroll(lane, self.chunk, compute), s.If(is_inside, store)])
 
     def _one(self, place: _Place) -> s.Stmt:
         """A single element."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.layout import CHUNK_BYTES, SharedLayout
+from hidet.gpu.tile.lower.elementwise import unroll
 from hidet.gpu.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Threads
 from hidet.gpu.tile.tensors import RTile
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Expr
 
 MEET: s.Stmt = s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES))
 """The lanes of a warp meet, and see what each other has written."""
@@ -59,8 +60,6 @@ class Parts:
     @property
     def lane(self) -> Expr:
         """A thread's number among them."""
-        if self.together == 1:
-            return self.threads.lane
         return self._upright.warp_row % self.together * WARP + self.threads.lane
 
     @property
@@ -96,7 +95,7 @@ class Parts:
         """Where an element of what a warp stages lies, by its row and column of `tile.upright`."""
         if not self.tile.is_transposed:
             return self.layout.offset(row, column)
-        return self.layout.offset(column, row if self.together == 1 else self._own_row + row)
+        return self.layout.offset(column, self._upright.warp_row % self.together * PIECE_ROWS + row)
 
     def stage(self, to: Expr, first: Expr, pair: Callable[[Expr, Expr], Expr]) -> s.Stmt:
         """Lanes write what they hold of a part to shared memory: `pair(piece, half)` is two neighbours in a row of
@@ -108,7 +107,7 @@ class Parts:
         if self.tile.is_transposed:
             elements = [(n, build.extract(value, n)) for n in range(2)]
         stores = build.seq(s.Store(to, (first + self.place(row, column + n),), element) for n, element in elements)
-        return unrolled(inner, self.pieces, unrolled(half, 2, stores))
+        return unroll(inner, self.pieces, unroll(half, 2, stores))
 
     @property
     def _upright(self) -> Threads:
@@ -116,21 +115,11 @@ class Parts:
 
     @property
     def _row(self) -> Expr:
-        row = self._upright.warp_row
-        return row if self.together == 1 else row // self.together
-
-    @property
-    def _own_row(self) -> Expr:
-        """The first row of a warp among those that stage together."""
-        return self._upright.warp_row % self.together * PIECE_ROWS
+        """The number of those that stage together, along the rows of `tile.upright`."""
+        return self._upright.warp_row // self.together
 
     @property
     def _warp_extents(self) -> tuple[int, int]:
         """Rows and columns of `tile.upright` that a warp holds."""
         tile, (down, across) = self.tile.upright, self._upright.warps
         return tile.rows // down, tile.columns // across
-
-
-def unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
-    """`body` for every value of a variable below `extent`, written out."""
-    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")

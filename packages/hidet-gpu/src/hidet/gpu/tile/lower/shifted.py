@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.gpu.tile.layout import CHUNK_BYTES
+from hidet.gpu.tile.lower.copy import is_in_background
+from hidet.gpu.tile.lower.elementwise import unroll
 from hidet.gpu.tile.lower.fragment import Threads
 from hidet.gpu.tile.lower.machine import BackgroundCopies
 from hidet.gpu.tile.statements import Load
@@ -110,10 +112,10 @@ class ShiftedLoad:
 
 
 def shifted_load(node: Load, stages: int) -> ShiftedLoad | None:
-    """How a load of a pipeline is shifted; None for rows that are known to begin with words, or are not in memory, and
-    for elements of other sizes than 2 bytes."""
+    """How a load of a pipeline is shifted; None for rows that are copied in the background as they are, or are not in
+    memory, and for elements of other sizes than 2 bytes."""
     source, tile = node.source, node.target
-    if not isinstance(source, GTensor) or source.dtype.nbytes != _ITEM_BYTES or source.align >= _WORD_BYTES:
+    if not isinstance(source, GTensor) or source.dtype.nbytes != _ITEM_BYTES or is_in_background(source):
         return None
     count = build.index(stages * tile.rows * _words(tile))
     return ShiftedLoad(node, source, Var(f"{tile.name}_lines", BufferType(dtypes.u32, (count,), None, "shared")))
@@ -141,7 +143,7 @@ def _by_turns(rows: int, columns: int, threads: Threads, *make: Callable[[Expr, 
     # Threads that share rows evenly stay in their column.
     stays = count % columns == 0
 
-    def unrolled(body: Callable[[Expr, Expr, Expr], s.Stmt]) -> s.Stmt:
+    def unroll_turns(body: Callable[[Expr, Expr, Expr], s.Stmt]) -> s.Stmt:
         turn = build.size_var("turn")
         number = group * each + turn if groups > 1 else turn
         place = number * count + threads.thread
@@ -150,9 +152,9 @@ def _by_turns(rows: int, columns: int, threads: Threads, *make: Callable[[Expr, 
         made = body(turn, row, column)
         if total != groups * each * count:
             made = s.If(place < total, made)
-        return s.For(turn, build.index(0), build.index(each), made, kind="unroll")
+        return unroll(turn, each, made)
 
-    parts = build.seq(map(unrolled, make))
+    parts = build.seq(map(unroll_turns, make))
     if groups > 1:
         parts = s.For(group, build.index(0), build.index(groups), parts)
     own = [s.Declare(own_row, threads.thread // columns), s.Declare(own_column, threads.thread % columns)]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hidet.gpu.tile.layout import CHUNK_BYTES, SharedLayout
-from hidet.gpu.tile.lower.elementwise import Element, each
+from hidet.gpu.tile.lower.elementwise import Element, each, unroll
 from hidet.gpu.tile.lower.fragment import Threads, fragment_extents, place
-from hidet.gpu.tile.lower.parts import Parts, part_layout, unrolled
+from hidet.gpu.tile.lower.parts import Parts, part_layout
 from hidet.gpu.tile.statements import Store
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -123,7 +123,7 @@ def store_rows(
         _write(values, staging, place, parts, write_square),
         *way.write(staging, place, (piece, panel)),
     ]
-    staged = unrolled(piece, rows, unrolled(panel, panels, build.seq(steps)))
+    staged = unroll(piece, rows, unroll(panel, panels, build.seq(steps)))
     return build.seq([s.Declare(first, parts.team * (way.slots * parts.layout.size)), staged])
 
 
@@ -159,7 +159,7 @@ def _write(values: Var, staging: Expr, first: Expr, parts: Parts, write_square: 
             row, column = lane // 8 % 2 * 8, inner * 16 + lane // 16 * 8 + lane % 8
         to = build.address(staging, first + parts.place(row, column))
         words = build.address(values, inner * 2, 0, 0)
-        return unrolled(inner, parts.pieces // 2, write_square(to, words, is_transposed))
+        return unroll(inner, parts.pieces // 2, write_square(to, words, is_transposed))
 
     def pair(inner: Expr, half: Expr) -> Expr:
         return Load(values, (inner, half, build.index(0)), VectorType(dtype, 2))
@@ -182,9 +182,9 @@ def _read(node: Store, staging: Expr, first: Expr, parts: Parts, part: tuple[Exp
         return s.For(turn, build.index(0), build.index(turns), chunks.cut(turn))
     read = chunks.at(turn, lambda place: s.Store(held, (turn, build.index(0)), chunks.load(place)))
     write = chunks.at(again, lambda place: chunks.whole(place, build.load(held, again, 0, lanes=chunk)))
-    whole = build.seq([s.Declare(held), unrolled(turn, turns, read), unrolled(again, turns, write)])
+    whole = build.seq([s.Declare(held), unroll(turn, turns, read), unroll(again, turns, write)])
     third = build.size_var("turn")
-    cut = unrolled(third, turns, chunks.cut(third))
+    cut = unroll(third, turns, chunks.cut(third))
     return whole if chunk == 1 else s.If(build.equal(target.columns % chunk, 0), whole, cut)
 
 
