@@ -39,6 +39,7 @@ FAMILIES = (
     "segment",
     "sort",
     "matmul",
+    "scaled_matmul",
     "reshape",
     "view",
     "move",

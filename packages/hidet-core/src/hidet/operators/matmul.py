@@ -1,6 +1,7 @@
 """Matrix products.
 
-f16 and bf16 products are accumulated in f32 and rounded once; integers accumulate in their own type.
+f16 and bf16 products are accumulated in f32 and rounded once; integers accumulate in their own type, or in that of the
+result where `matmul` is given one, as products of 8-bit numbers are.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hidet import dtypes
 from hidet.compute.definition import SUM, Definition, Operand, compute, number, reduce, single
 from hidet.dims import Dim
+from hidet.dtypes import DType
+from hidet.errors import DTypeError
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.operators.precision import FP32_PRECISION, require_precision
 from hidet.operators.rules import (
+    arithmetic_dtype,
     broadcast_shapes,
     present,
     read_broadcast,
@@ -32,12 +37,23 @@ if TYPE_CHECKING:
     from hidet.graph.graph import Value
 
 
-def _matmul(a: Operand, b: Operand, *, trans_a: bool, trans_b: bool, fp32_precision: str) -> Definition:
+def _matmul(
+    a: Operand,
+    b: Operand,
+    *,
+    trans_a: bool,
+    trans_b: bool,
+    fp32_precision: str,
+    dtype: DType | None,
+    fast_accum: bool,
+) -> Definition:
     require_precision("matmul", fp32_precision)
     for operand in (a, b):
         require_rank("matmul", operand, at_least=2)
-        require_dtype("matmul", operand, "number")
-    dtype = require_same_dtype("matmul", (a, b))
+        if dtype is None:
+            require_dtype("matmul", operand, "number")
+    result = _result_dtype(a, b, dtype)
+    total = sum_dtype(a.dtype, dtype)
     m, k = reversed(a.shape[-2:]) if trans_a else a.shape[-2:]
     inner, n = reversed(b.shape[-2:]) if trans_b else b.shape[-2:]
     k = same_extent(k, inner, "operator matmul: columns of a against rows of b")
@@ -49,11 +65,30 @@ def _matmul(a: Operand, b: Operand, *, trans_a: bool, trans_b: bool, fp32_precis
         def product(r: Expr) -> Expr:
             left = _read_matrix(a, outer, batch, (r, i) if trans_a else (i, r))
             right = _read_matrix(b, outer, batch, (j, r) if trans_b else (r, j))
-            return widen(left) * widen(right)
+            return build.cast(left, total) * build.cast(right, total)
 
-        return build.cast(reduce(SUM, (k,), product), dtype)
+        return build.cast(reduce(SUM, (k,), product), result)
 
     return single((a, b), compute("matmul", (*batch, m, n), value))
+
+
+def sum_dtype(factor: DType, result: DType | None) -> DType:
+    """The type in which products of elements of `factor` are added up, for results of `result`; None for the same."""
+    if result is None:
+        return arithmetic_dtype(factor)
+    return dtypes.f32 if result.is_float and result.bits < 32 else result
+
+
+def _result_dtype(a: Operand, b: Operand, dtype: DType | None) -> DType:
+    """The type of a result. DTypeError for one that does not hold products of the operands' kind."""
+    if dtype is None:
+        return require_same_dtype("matmul", (a, b))
+    kinds = {(operand.dtype.is_float, operand.dtype.is_int) for operand in (a, b)}
+    if kinds not in ({(True, False)}, {(False, True)}) or kinds != {(dtype.is_float, dtype.is_int)}:
+        raise DTypeError(f"operator matmul: results of {dtype} for products of {a.dtype} and {b.dtype}")
+    if any(operand.dtype.bits > dtype.bits for operand in (a, b)):
+        raise DTypeError(f"operator matmul: results of {dtype} are narrower than factors of {a.dtype} and {b.dtype}")
+    return dtype
 
 
 def _read_matrix(operand: Operand, outer: Sequence[Expr], batch: Sequence[Dim], inner: tuple[Expr, Expr]) -> Expr:
@@ -168,12 +203,18 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="matmul",
         inputs=("a", "b"),
-        attributes=(Attribute("trans_a", False), Attribute("trans_b", False), FP32_PRECISION),
+        attributes=(
+            Attribute("trans_a", False),
+            Attribute("trans_b", False),
+            FP32_PRECISION,
+            Attribute("dtype", None, "type of results, summed in it, or f32 for narrow floats; None: the operands'"),
+            Attribute("fast_accum", False, "8-bit floats: whether a target may keep fewer digits of sums than f32 has"),
+        ),
         kind="anchor",
         define=_matmul,
         family="matmul",
         doc="Matrix product a[..., m, k] @ b[..., k, n] -> [..., m, n]; leading axes broadcast as numpy.matmul's do. "
-        "trans_a: a is [..., k, m]; trans_b: b is [..., n, k]. One element type.",
+        "trans_a: a is [..., k, m]; trans_b: b is [..., n, k]. One element type, or with `dtype` two of one kind.",
     ),
     OperatorSpec(
         name="linear",

@@ -184,7 +184,7 @@ def _scores(site: Site, value: Value, dtype: DType) -> Scores | None:
     masks: list[Mask] = []
     views: list[Node] = []
     scale, current = 1.0, _without_cast(site, value)
-    while (product := site.made_by(current, "matmul")) is None:
+    while (product := site.made_by(current, "matmul")) is None or product.attrs["dtype"] is not None:
         below, passed = views_below(site, current)
         views += passed
         found = None if passed else _below_mask(site, current, len(views))

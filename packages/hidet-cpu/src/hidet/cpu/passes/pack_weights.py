@@ -111,7 +111,7 @@ def _linear(node: Node, weight: Value, lanes: int) -> _Plan | None:
 
 
 def _matmul(node: Node, weight: Value, lanes: int) -> _Plan | None:
-    if weight.tensor.rank != 2 or node.attrs["trans_a"]:
+    if weight.tensor.rank != 2 or node.attrs["trans_a"] or node.attrs["dtype"] is not None:
         return None
     is_row_major = not node.attrs["trans_b"]
     attrs = {"lanes": lanes, "transposed": is_row_major}

@@ -35,7 +35,7 @@ from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.operators.rules import arithmetic_dtype
+from hidet.operators.matmul import sum_dtype
 from hidet.schedule.affine import Affine, collapse_axes
 from hidet.schedule.cost import element_count
 from hidet.schedule.device_constants import known_constants
@@ -52,7 +52,7 @@ class MatrixProduct:
     batch: axes that both operands have, as (extent, stride in the left, stride in the right operand).
     rows: further axes of the result before the columns, as (extent, stride in the left operand).
     columns, steps: (extent, stride in the right operand) and (extent, stride in the left, stride in the right operand).
-    is_packed: whether the right operand is packed already; its strides then mean nothing.
+    is_packed: whether the right operand is packed already; its strides then mean nothing. total: the type of sums.
     """
 
     left: TaskTensor
@@ -62,6 +62,7 @@ class MatrixProduct:
     columns: Axis
     steps: tuple[Dim, Dim, Dim]
     is_packed: bool
+    total: DType
 
     @property
     def row_count(self) -> Dim:
@@ -87,18 +88,18 @@ class MatmulRule(ScheduleRule[MatrixProduct, GemmParams]):
         def extents(params: GemmParams) -> Extents:
             return _extents(product, params.is_packed_on_the_way)
 
-        return gemm_space(cpu_target(ctx), _sum_dtype(product), extents, self.default(match, ctx), packing=packing)
+        return gemm_space(cpu_target(ctx), product.total, extents, self.default(match, ctx), packing=packing)
 
     def default(self, match: Match[MatrixProduct], ctx: CompileContext) -> GemmParams:
         """By sizes, symbolic ones as their hints say."""
-        product, dtype = match.data, _sum_dtype(match.data)
+        product, dtype = match.data, match.data.total
         is_on_the_way = not product.is_packed and is_packed_on_the_way(product.row_count)
         extents, operands = _extents(product, is_on_the_way), _operands(product, dtype)
         return choose_params(cpu_target(ctx), dtype, extents, operands, is_packed_on_the_way=is_on_the_way)
 
     def predict(self, match: Match[MatrixProduct], params: GemmParams, ctx: CompileContext) -> float | None:
         """By the model of `cost_gemm`."""
-        product, constants, dtype = match.data, known_constants(ctx), _sum_dtype(match.data)
+        product, constants, dtype = match.data, known_constants(ctx), match.data.total
         assert constants is not None
         extents, operands = _extents(product, params.is_packed_on_the_way), _operands(product, dtype)
         shape = tile_shape(cpu_target(ctx), dtype, params.tile)
@@ -107,7 +108,7 @@ class MatmulRule(ScheduleRule[MatrixProduct, GemmParams]):
     def build(self, match: Match[MatrixProduct], params: GemmParams, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
         product, target = match.data, cpu_target(ctx)
-        shape = tile_shape(target, _sum_dtype(product), params.tile)
+        shape = tile_shape(target, product.total, params.tile)
         builder = ProgramBuilder(match.task)
         left, rows, step, batch_strides = _left_operand(builder, product, shape)
         batch = [extent for extent, _, _ in product.batch]
@@ -150,10 +151,6 @@ class MatmulRule(ScheduleRule[MatrixProduct, GemmParams]):
         )
         launch_product(builder, match.task, gemm, shape, extents, params)
         return builder.program()
-
-
-def _sum_dtype(product: MatrixProduct) -> DType:
-    return arithmetic_dtype(product.left.type.dtype)
 
 
 def _extents(product: MatrixProduct, is_packed_on_the_way: bool) -> Extents:
@@ -246,7 +243,8 @@ def _matrix_product(task: Task) -> MatrixProduct | None:
     rows = tuple(zip(x.shape[:-1], x.element_strides[:-1], strict=True))
     steps = (x.shape[-1], x.element_strides[-1], right.type.element_strides[-1])
     columns = (shape[-1], right.type.element_strides[0])
-    return MatrixProduct(left, right, (), rows, columns, steps, task.op_name == "cpu.linear_packed")
+    is_packed, total = task.op_name == "cpu.linear_packed", sum_dtype(x.dtype, None)
+    return MatrixProduct(left, right, (), rows, columns, steps, is_packed, total)
 
 
 def _from_matmul(task: Task, left: TaskTensor, right: TaskTensor) -> MatrixProduct:
@@ -263,7 +261,8 @@ def _from_matmul(task: Task, left: TaskTensor, right: TaskTensor) -> MatrixProdu
     if all(stride == 0 for stride in right_batch):
         rows, both = (*zip(batch, left_batch, strict=True), *rows), ()
     steps = (left.type.shape[step], left_strides[step], right_strides[right_step])
-    return MatrixProduct(left, right, both, rows, (n, right_strides[column]), steps, is_packed=False)
+    total = sum_dtype(left.type.dtype, attrs["dtype"])
+    return MatrixProduct(left, right, both, rows, (n, right_strides[column]), steps, False, total)
 
 
 def _batch_strides(tensor: TaskTensor, batch: Sequence[Dim]) -> list[Dim]:
