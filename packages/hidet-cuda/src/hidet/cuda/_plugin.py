@@ -97,6 +97,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="products and convolutions of f32 run on matrix units where tf32 is allowed",
         ),
         PassSpec(
+            name="cuda-rows-along-k",
+            level="graph",
+            targets=("cuda",),
+            after=("gpu-contiguous-rows", "cuda-allow-tf32"),
+            before=("split-prepare",),
+            load="hidet.cuda.passes.rows_along_k:RowsAlongK",
+            doc="products of 8-bit numbers read rows along k, as matrix units take them",
+        ),
+        PassSpec(
             name="cuda-pad-leading-dim",
             level="graph",
             targets=("cuda",),
@@ -129,7 +138,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
     return [
         ScheduleSpec(
             name="cuda.matmul",
-            ops=("matmul", "linear", "conv"),
+            ops=("matmul", "linear", "conv", "block_scaled_matmul"),
             targets=("cuda",),
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",

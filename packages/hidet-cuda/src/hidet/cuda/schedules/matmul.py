@@ -21,21 +21,22 @@ from hidet.cuda.schedules.by_size import fastest_of_call, has_symbols, tilings_b
 from hidet.cuda.schedules.cost_product import product_seconds
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
 from hidet.cuda.schedules.product_space import product_space
-from hidet.cuda.schedules.product_tiles import GEMV_TILES, is_gemv, is_warp_specialized, tiles_of
+from hidet.cuda.schedules.product_tiles import GEMV_TILES, has_units_of, is_gemv, is_warp_specialized, tiles_of
 from hidet.cuda.schedules.tiling import choose_tiling, close_tilings
 from hidet.dtypes import DType
-from hidet.gpu.schedules.matmul import TOTALS, extents_of, is_small, scratch_of
+from hidet.gpu.schedules.matmul import TOTALS, extents_of, is_small, scratch_of, sums_usually
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
-from hidet.gpu.schedules.product import Product
+from hidet.gpu.schedules.product import FACTORS_OF_8_BITS, Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import Tiling, splits_of
+from hidet.graph.graph import Node
 from hidet.schedule.device_constants import known_constants, published_constants
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.space import Space
 from hidet.schedule.task import Task
-from hidet.target import gpu_target
+from hidet.target import GpuTarget, gpu_target
 
 _WIDE_BY_REDUCTION = 128
 """Results of f32 and f64 for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
@@ -50,11 +51,11 @@ class MatmulRule(SharingRule[Product, Tiling]):
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
             return None
         dtype = left.type.dtype
-        if dtype not in TOTALS or task.anchor is None:
+        if dtype not in TOTALS or task.anchor is None or not sums_usually(task.anchor):
             return None
-        factors = _factors(dtype, task.anchor.attrs["fp32_precision"]) if ctx.option("cuda.matrix_units") else None
+        factors = _factors(dtype, task.anchor, gpu_target(ctx.target)) if ctx.option("cuda.matrix_units") else None
         product = find_product(task, factors, TOTALS[dtype])
-        if product is None:
+        if product is None or not _has_usual_operands(product, gpu_target(ctx.target)):
             return None
         if factors is dtypes.f16 and ctx.option("cuda.fp16_accumulation") and not is_gemv(product):
             product = find_product(task, factors, dtypes.f16)
@@ -125,8 +126,18 @@ class MatmulRule(SharingRule[Product, Tiling]):
         return builder.program()
 
 
-def _factors(dtype: DType, fp32_precision: str) -> DType | None:
-    """The type in which matrix units multiply elements of `dtype`; None where they would lose digits that count."""
+def _has_usual_operands(product: Product, target: GpuTarget) -> bool:
+    """Whether operands of 8 bits lie along k, as matrix units take them, and blocks with scales are whole tiles."""
+    if product.scales is not None and (not product.uses_matrix_units or not tiles_of(product, target)):
+        return False
+    return product.factors not in FACTORS_OF_8_BITS or (product.is_along_k and product.is_aligned)
+
+
+def _factors(dtype: DType, anchor: Node, target: GpuTarget) -> DType | None:
+    """The type in which matrix units multiply elements of `dtype`; None where they would lose digits that count, and
+    for 8-bit floats that they do not have."""
     if dtype in (dtypes.f16, dtypes.bf16):
         return dtype
-    return dtypes.tf32 if dtype is dtypes.f32 and fp32_precision == "tf32" else None
+    if dtype in FACTORS_OF_8_BITS:
+        return dtype if has_units_of(dtype, target) else None
+    return dtypes.tf32 if dtype is dtypes.f32 and anchor.attrs.get("fp32_precision") == "tf32" else None

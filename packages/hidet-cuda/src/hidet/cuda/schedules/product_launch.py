@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hidet import dims
@@ -73,14 +74,17 @@ class MatrixUnitLaunches:
         launches, builder = self.launches, self.launches.builder
         name, kernel = builder.name(), launches.kernel()
         what = launches.multiplication(kernel, tiles, premises, fetches=True)
-        tiled = replace(self._tile_kernel(name, what, tiles), params=kernel.scope.params)
+        tiled = self._tile_kernel(name, what, tiles, kernel.step_scale(tiles.k))
+        tiled = replace(tiled, params=kernel.scope.params)
         builder.record(tiled)
         if is_warp_specialized:
             return self._launch_warp_specialized(kernel, tiled, tiles, what.outer)
         function = lower_kernel(tiled, machine(launches.target.has), shifts_rows=True)
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
-    def _tile_kernel(self, name: str, what: Multiplication, tiles: MatmulTiles) -> TileKernel:
+    def _tile_kernel(
+        self, name: str, what: Multiplication, tiles: MatmulTiles, step_scale: Callable[[Expr, Expr, Expr], Expr] | None
+    ) -> TileKernel:
         """The kernel for matrix units."""
         product = self.launches.product
         return matmul_kernel(
@@ -98,6 +102,8 @@ class MatrixUnitLaunches:
             epilogue_operands=what.epilogue_operands,
             batch=what.batch,
             steps=what.steps,
+            is_promoted=product.is_promoted,
+            step_scale=step_scale,
         )
 
     def _launch_warp_specialized(

@@ -13,20 +13,37 @@ from hidet.cuda.schedules.tiling import (
     WARP_SPECIALIZED_TILES,
     with_bytes_along_k,
 )
+from hidet.dtypes import DType
 from hidet.gpu.schedules.matmul import how_copied, simt_tiles
-from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product
+from hidet.gpu.schedules.product import ALIGN, FACTORS_OF_8_BITS, FLOATS_OF_8_BITS, MatrixOperand, PatchOperand, Product
 from hidet.gpu.schedules.product_launch import is_unaligned
 from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.graph.graph import Node
 from hidet.target import GpuTarget
 
 _CORNER_BITS, _MOST_STEP = {1: 16, 2: 8, 3: 5}, 8
 """Of a corner of a map of columns of pixels, by the axes of space, and of what lies between its pixels."""
+_MOST_PROMOTED = 80
+"""Elements of the result that a thread sums twice, of a step and of all."""
+_BLOCK_STEP, _BLOCK_COLUMNS = 128, 128
+"""Of blocks with scales: multiples of steps and columns of most tiles."""
 GEMV_MAX_ROWS = 2
 """Rows of the left matrix up to which a product is a GEMV or skinny GEMM, computed without matrix units."""
 GEMV_MIN_K = 256
 """Elements along k from which a warp shares a row of a GEMV."""
 GEMV_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
 """Stands for GEMV kernels; for tensors that are not aligned these are tiles."""
+
+
+def has_units_of(factors: DType, target: GpuTarget) -> bool:
+    """Whether a device has matrix units for factors of a type."""
+    return factors not in FLOATS_OF_8_BITS or target.has("f8")
+
+
+def has_whole_blocks(node: Node) -> bool:
+    """Whether blocks of a `block_scaled_matmul` are made of tiles."""
+    factors, size, columns = node.values[0].tensor.dtype, node.attrs["size"], node.attrs["columns"]
+    return factors in FLOATS_OF_8_BITS and size % _BLOCK_STEP == columns % _BLOCK_COLUMNS == 0
 
 
 def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
@@ -36,7 +53,12 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     if is_gemv(product):
         return (GEMV_TILES,)
     nbytes = product.a.tensor.type.dtype.nbytes
-    return tuple(with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
+    found = tuple(with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
+    scales = product.scales
+    if scales is None:
+        return found
+    # Steps and columns of a tile have one scale.
+    return tuple(tiles for tiles in found if scales.size % tiles.k == scales.columns % tiles.n == 0)
 
 
 def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
@@ -65,6 +87,12 @@ def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
         *(tiles for tiles in WARP_SPECIALIZED_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32),
         *(tiles for tiles in TRANSPOSED_TILES if not product.a.is_transposed or tiles.m % 64 == 0 or tiles.m == 32),
     )
+    if product.is_promoted:
+        # Sums of a step take as many registers as those of all.
+        found = tuple(tiles for tiles in found if tiles.per_thread <= _MOST_PROMOTED)
+    if product.factors is dtypes.i8:
+        # Columns that `wgmma` multiplies integers with (PTX ISA, "wgmma.mma_async").
+        found = tuple(tiles for tiles in found if tiles.upright.n % 16 == 0 or tiles.upright.n <= 32)
     # Channels that a step copies of pixels are of one tap of the filter.
     nbytes = product.a.tensor.type.dtype.nbytes
     patches = [operand for operand in (product.a, product.b) if isinstance(operand, PatchOperand)]
@@ -81,8 +109,8 @@ def can_be_warp_specialized(product: Product, target: GpuTarget) -> bool:
     """Whether a product's kernel may be warp-specialized: TMA copies boxes of its matrices, or columns of pixels."""
     if not target.has("wgmma") or not product.uses_matrix_units:
         return False
-    if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):
-        # Warp groups multiply elements of 4 bytes with k as the fast axis alone.
+    if product.factors in (dtypes.tf32, *FACTORS_OF_8_BITS) and not product.is_along_k:
+        # Warp groups multiply elements of 4 bytes and of one with k as the fast axis alone.
         return False
     return all(_is_copied(operand) for operand in (product.a, product.b))
 
@@ -131,6 +159,8 @@ def is_gemv(product: Product) -> bool:
     if not isinstance(a, MatrixOperand) or not isinstance(b, MatrixOperand) or not product.uses_matrix_units:
         return False
     per_part = ALIGN // b.tensor.type.dtype.nbytes
+    if product.factors in FACTORS_OF_8_BITS:
+        return False
     if not isinstance(m, int) or not isinstance(k, int) or m > GEMV_MAX_ROWS or k < GEMV_MIN_K or k % per_part:
         return False
-    return not a.is_transposed and b.is_transposed and a.align == b.align == ALIGN
+    return product.is_along_k and product.is_aligned

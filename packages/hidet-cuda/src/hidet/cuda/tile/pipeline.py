@@ -30,10 +30,16 @@ from hidet.cuda.tile.stages import (
     positions,
     registers,
 )
-from hidet.cuda.tile.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
+from hidet.cuda.tile.warp_group import (
+    finish_groups,
+    finished_loop,
+    fits_warp_groups,
+    start_in_groups,
+    wait_for_groups,
+)
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
+from hidet.gpu.tile.lower.fragment import ALL_LANES, Fragment, Threads, block_threads
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
 from hidet.gpu.tile.lower.store import StagedParts
@@ -80,8 +86,10 @@ def fits_pipeline(kernel: TileKernel) -> bool:
     if len(rings) != 1 or not kernel.grid or not all(isinstance(stmt, _OF_ONE_WARP) for stmt in others):
         return False
     (ring,) = rings
-    products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps)]
-    if not products or len(products) != len(ring.body):
+    products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma)]
+    if not products or not all(fits_warp_groups(stmt, kernel.warps) for stmt in products):
+        return False
+    if not all(isinstance(stmt, (t.Mma, *_OF_ONE_WARP)) for stmt in ring.body):
         return False
     return all(_fits_map(load, ring.stages, kernel) for load in ring.loads)
 
@@ -295,10 +303,16 @@ class _Consumer(TileLowering):
         return build.seq([*declared, self.stmts(self._body)])
 
     def ring(self, node: t.Ring) -> s.Stmt:
-        """The products of a stage run while those of the next one are started; then it is given back."""
-        stages, before = self._stages, build.size_var("before")
+        """The products of a stage run while those of the next one are started; then it is given back. Where they are
+        computed on in each step, they are waited for instead: another warp group multiplies meanwhile."""
+        stages = self._stages
         for load in node.loads:
             self._stage[load.target] = stages.slot
+        products = [stmt for stmt in node.body if isinstance(stmt, t.Mma)]
+        sums = [self.fragments[product.accumulator] for product in products]
+        if len(products) < len(node.body):
+            return self._ring_of_steps(node, sums)
+        before = build.size_var("before")
         steps = [
             barrier("wait", stages.full(), stages.phase),
             self.stmts(node.body),
@@ -309,10 +323,24 @@ class _Consumer(TileLowering):
         ]
         for load in node.loads:
             del self._stage[load.target]
-        sums = [self.fragments[stmt.accumulator] for stmt in node.body if isinstance(stmt, t.Mma)]
         loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
         finished = finished_loop(node.extent, loop, sums, self._give_back(before))
         return build.seq([s.Declare(before, build.index(-1)), finished])
+
+    def _ring_of_steps(self, node: t.Ring, sums: Sequence[Fragment]) -> s.Stmt:
+        """A loop over stages whose products are waited for, before what comes behind the last one of them."""
+        last = max(at for at, stmt in enumerate(node.body) if isinstance(stmt, t.Mma)) + 1
+        steps = [
+            barrier("wait", self._stages.full(), self._stages.phase),
+            self.stmts(node.body[:last]),
+            *map(finish_groups, sums),
+            self._give_back(self._stages.slot),
+            self.stmts(node.body[last:]),
+            self._stages.advanced(),
+        ]
+        for load in node.loads:
+            del self._stage[load.target]
+        return s.For(node.index, build.index(0), node.extent, build.seq(steps))
 
     def _give_back(self, slot: Expr) -> s.Stmt:
         """Say that the warp has read a stage."""
@@ -326,5 +354,6 @@ class _Consumer(TileLowering):
     def mma(self, node: t.Mma) -> s.Stmt:
         """Start a product."""
         assert isinstance(node.a, STile)
-        operands = self._operand(node.a), self._operand(node.b)
-        return start_in_groups(node, self.fragments[node.accumulator], operands, self.threads)
+        operands, is_added = (self._operand(node.a), self._operand(node.b)), node.accumulator not in self._fresh
+        self._fresh.discard(node.accumulator)
+        return start_in_groups(node, self.fragments[node.accumulator], operands, self.threads, is_added=is_added)

@@ -27,18 +27,25 @@ from hidet.gpu.schedules.tiling import (
 )
 from hidet.gpu.tile.lower.copy import LEAST_ASYNC
 from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.graph.graph import Node
 from hidet.ir.expr import Binary, Load, Unary, Var
 from hidet.ir.node import IRNode
 from hidet.ir.scalar_ops import UNARY_OPS
 from hidet.ir.visit import walk
+from hidet.operators.matmul import sum_dtype
 from hidet.schedule.device_constants import known_constants
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.space import Space
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 
-TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
-"""The types of products, and those in which they are summed."""
+TOTALS = {
+    **dict.fromkeys((dtypes.f16, dtypes.bf16, dtypes.f8e4m3, dtypes.f8e5m2), dtypes.f32),
+    dtypes.f32: dtypes.f32,
+    dtypes.f64: dtypes.f64,
+    dtypes.i8: dtypes.i32,
+}
+"""The types of factors, and those in which their products are summed."""
 LONGEST_SUM = 512
 """Products of f32 that are summed one after the other. Libraries sum in blocks, and errors grow with what is summed
 at a time: for 2880 products at a time they are 2.6 times those of torch on a processor."""
@@ -61,7 +68,7 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
         left, target = task.anchor_inputs[0], gpu_target(ctx.target)
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
             return None
-        if left.type.dtype not in TOTALS or task.anchor is None:
+        if left.type.dtype not in TOTALS or task.anchor is None or not sums_usually(task.anchor):
             return None
         product = find_product(task, None, TOTALS[left.type.dtype])
         if product is None or (task.op_name != "conv" and is_small(product, per_device(_WIDE_BY_REDUCTION, target))):
@@ -105,6 +112,13 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
         if partial is not None:
             builder.run(launches.sum_splits(partial))
         return builder.program()
+
+
+def sums_usually(anchor: Node) -> bool:
+    """Whether products of an anchor are summed in the type of `TOTALS`."""
+    x = anchor.inputs[0]
+    assert x is not None
+    return sum_dtype(x.tensor.dtype, anchor.attrs.get("dtype")) is TOTALS[x.tensor.dtype]
 
 
 def simt_tiles(product: Product) -> tuple[MatmulTiles, ...]:

@@ -9,7 +9,14 @@ from hidet import dims
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.gpu.schedules.finish import finished_value, single_axis
-from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, WindowAxis
+from hidet.gpu.schedules.product import (
+    FLOATS_OF_8_BITS,
+    BlockScales,
+    MatrixOperand,
+    PatchOperand,
+    Product,
+    WindowAxis,
+)
 from hidet.gpu.schedules.strides import row_axes, single_stride
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import TensorType, same_shape
@@ -63,6 +70,7 @@ class _Operands:
     batch: Sequence[int]
     columns: Sequence[int]
     groups: int = 1
+    scales: BlockScales | None = None
 
 
 def _with_result(
@@ -117,7 +125,14 @@ def _with_result(
         rows[1],
         tuple(stride for _, stride in batch),
         type_,
+        is_promoted=factors in FLOATS_OF_8_BITS and not _is_fast(task),
+        scales=found.scales,
     )
+
+
+def _is_fast(task: Task) -> bool:
+    """Whether sums may keep fewer digits than f32 has."""
+    return task.anchor is not None and bool(task.anchor.attrs.get("fast_accum", False))
 
 
 def _parts(
@@ -164,6 +179,16 @@ def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim
     if all(stride == 0 for stride in b_batch) and not attrs["trans_a"] and same_shape(left.type.shape[:-1], shape[:-1]):
         yield from _of_one_matrix(left, b, k)
     yield _Operands(a, b, k, (lead,), range(lead), (lead + 1,))
+
+
+def _block_scaled_matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
+    assert task.anchor is not None
+    attrs, scales = task.anchor.attrs, task.anchor_inputs[2:4]
+    if scales[0] is None or scales[1] is None:
+        return
+    of_blocks = BlockScales(scales[0], scales[1], attrs["rows"], attrs["columns"], attrs["size"])
+    a, b = _matrix(left, False, ()), _matrix(right, bool(attrs["trans_b"]), ())
+    yield _Operands(a, b, left.type.shape[-1], (0,), (), (1,), scales=of_blocks)
 
 
 def _of_one_matrix(left: TaskTensor, b: MatrixOperand | None, k: Dim) -> Iterator[_Operands]:
@@ -242,6 +267,7 @@ _OPERANDS: Mapping[str, Callable[[Task, TaskTensor, TaskTensor, Sequence[Dim]], 
     "linear": _linear,
     "matmul": _matmul,
     "conv": _conv,
+    "block_scaled_matmul": _block_scaled_matmul,
 }
 
 Axis = tuple[Dim, Dim]

@@ -23,6 +23,7 @@ from hidet.compute.definition import Compute, Operand
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.gpu.schedules.lanes import replaced
+from hidet.gpu.schedules.product import FLOATS_OF_8_BITS
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import TensorType
 from hidet.ir import build
@@ -36,8 +37,7 @@ LEAST_GROUP = 16
 """Neighbours along k that share a scale and a zero at least, aligned to multiples of their number."""
 _MOST_GROUP = 4096
 _MOST_NODES = 32
-_FLOATS = (dtypes.f8e4m3, dtypes.f8e5m2)
-_BYTES = (dtypes.u8, dtypes.i8, *_FLOATS)
+_BYTES = (dtypes.u8, dtypes.i8, *FLOATS_OF_8_BITS)
 _LEAST_SIGNED = 16
 """Bits of integers in which codes and zeros are subtracted without leaving their range."""
 
@@ -205,7 +205,7 @@ class _Reading:
         if rows is None or dtype not in _BYTES:
             return None
         row_bytes, per_byte = rows
-        if dtype in _FLOATS:
+        if dtype in FLOATS_OF_8_BITS:
             return _Parts(dtype, row_bytes, 0.0) if per_byte == 1 and isinstance(_narrowed(value), Access) else None
         for part in self._along_k(_without_accesses(value)):
             places = self._values(part)

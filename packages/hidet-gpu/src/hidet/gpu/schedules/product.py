@@ -22,6 +22,9 @@ ALIGN = 16
 """Bytes that a thread copies at once at most."""
 SMALL = 1 << 29
 """Numbers up to which kernels count in 32 bits: sums of three, and what lies beyond the last row, stay below 2^31."""
+FLOATS_OF_8_BITS = (dtypes.f8e4m3, dtypes.f8e5m2)
+FACTORS_OF_8_BITS = (*FLOATS_OF_8_BITS, dtypes.i8)
+"""What matrix units multiply where rows of both operands lie along k."""
 _MOST_KNOWN_TAPS = 16
 
 
@@ -152,10 +155,23 @@ class PatchOperand:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class BlockScales:
+    """Scales of blocks of a product's operands: a[m / rows, k / size] and b[k / size, n / columns]."""
+
+    a: TaskTensor
+    b: TaskTensor
+    rows: int
+    columns: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Product:
     """A product [batch, m, k] x [batch, k, n] and what is stored of it.
 
     factors: the type in which matrix units multiply the elements; None where these are multiplied without them.
+    is_promoted: whether matrix units that keep fewer digits of sums than f32 has may add up the products of one step
+    alone. scales: what the products of a step are multiplied with; None for nothing.
     batches: extents of the axes of the batch, the fastest last; none where there is one matrix. value: an element of
     the result from `total`, the sum, over the result's axes, of which `batch_axes`, `row_axis` and `column_axis` count
     matrices, rows and columns; the others are 0. When `column_axis` is the axis of the batch, the columns of a matrix
@@ -178,6 +194,8 @@ class Product:
     row_stride: Dim
     batch_strides: tuple[Dim, ...]
     result: TensorType
+    is_promoted: bool = False
+    scales: BlockScales | None = None
 
     @property
     def batch(self) -> Dim:
@@ -188,6 +206,16 @@ class Product:
     def uses_matrix_units(self) -> bool:
         """Whether elements are multiplied by matrix units."""
         return self.factors is not None
+
+    @property
+    def is_along_k(self) -> bool:
+        """Whether rows of both operands lie along k."""
+        return not self.a.is_transposed and self.b.is_transposed
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether rows of both operands start at multiples of 16 bytes, if the first ones do."""
+        return self.a.align == self.b.align == ALIGN
 
     @property
     def is_side_by_side(self) -> bool:

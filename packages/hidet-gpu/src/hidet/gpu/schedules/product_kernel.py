@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from hidet import dtypes
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, known_align, moved
@@ -39,6 +40,7 @@ class ProductKernel:
         read: list[Operand] = []
         if multiplies:
             read += [product.a.tensor.operand, *(computed_from or (product.b.tensor.operand,))]
+            read += [] if product.scales is None else [product.scales.a.operand, product.scales.b.operand]
         if finishes:
             read += [access.operand for access in accesses(product.value)]
         self.operands = tuple(dict.fromkeys(read))
@@ -98,6 +100,23 @@ class ProductKernel:
     def pointer(self, operand: Operand) -> Expr:
         """Where one of the `operands` starts."""
         return self._pointers[operand]
+
+    def step_scale(self, step: int) -> Callable[[Expr, Expr, Expr], Expr] | None:
+        """What products of `step` elements along k are multiplied with, by the number of the step, the row, and the
+        first of columns that share it; None for nothing. Rows may lie beyond the matrix."""
+        product, scales = self._product, self._product.scales
+        if scales is None:
+            return None
+        a, b = scales.a.operand, scales.b.operand
+        lowering, last = self.lowering((a, b)), self.scope.size(product.m, "m") - 1
+
+        def scale(number: Expr, row: Expr, column: Expr) -> Expr:
+            block = number * step // scales.size
+            of_row = a[build.minimum(row, last) // scales.rows, block]
+            of_columns = b[block, column // scales.columns]
+            return lowering.resolve(build.cast(of_row, dtypes.f32) * build.cast(of_columns, dtypes.f32), {})
+
+        return scale
 
     def lowering(self, operands: Iterable[Operand]) -> Lowering:
         """Lowers expressions that read tensors of the task."""

@@ -30,7 +30,7 @@ from hidet.frontend import Handler, handlers_of_families, plugin_handlers
 from hidet.plugins.registry import Registry
 
 FAMILIES = (
-    *("elementwise", "activation", "reduce", "matmul", "conv", "pool", "normalize"),
+    *("elementwise", "activation", "reduce", "matmul", "scaled_matmul", "conv", "pool", "normalize"),
     *(
         "view",
         "move",

@@ -37,7 +37,7 @@ def _swapped(rank: int) -> tuple[int, ...]:
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _as_stored(e: TorchEmitter, matrix: Value) -> tuple[Value, bool]:
+def as_stored(e: TorchEmitter, matrix: Value) -> tuple[Value, bool]:
     """The matrices as they lie in memory, and whether `matrix` is their transpose."""
     node = e.made_by(matrix, "transpose")
     rank = matrix.tensor.rank
@@ -59,7 +59,7 @@ def _before_merging(e: TorchEmitter, x: Value, kept: int) -> Value:
 
 def _rows_times_matrix(e: TorchEmitter, x: Value, matrix: Value, bias: Value | None) -> Value:
     """x[..., k] @ matrix[k, n] + bias[n]."""
-    weight, is_transposed = _as_stored(e, matrix)
+    weight, is_transposed = as_stored(e, matrix)
     if is_transposed:
         return e.emit("linear", x, weight, bias)
     product = e.emit("matmul", x, matrix)
@@ -96,8 +96,8 @@ def _bmm(e: TorchEmitter, a: Value, b: Value) -> Value:
 
 def _product(e: TorchEmitter, a: Value, b: Value) -> Value:
     """a[..., m, k] @ b[..., k, n] with numpy's broadcasting of leading axes."""
-    left, trans_a = _as_stored(e, a)
-    right, trans_b = _as_stored(e, b)
+    left, trans_a = as_stored(e, a)
+    right, trans_b = as_stored(e, b)
     return e.emit("matmul", left, right, trans_a=trans_a, trans_b=trans_b)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.statements import Load, fetch, fill, load, map, mma, ring, store
+from hidet.gpu.tile.statements import Load, TileStmt, fetch, fill, load, map, mma, ring, store
 from hidet.gpu.tile.tensors import GTensor, RTile, Source, STile
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Var
@@ -46,11 +46,16 @@ class MatmulTiles:
             return self
         return MatmulTiles(self.n, self.m, self.k, self.stages, self.warps[::-1])
 
+    @property
+    def per_thread(self) -> int:
+        """Elements of the result that a thread has."""
+        return self.m * self.n // (WARP * self.warps[0] * self.warps[1])
+
     def leaves_registers(self, operand: RTile) -> bool:
         """Whether threads have registers for a tile of an epilogue operand during the products."""
-        warps = self.warps[0] * self.warps[1]
-        most = _OPERAND_ROW_ELEMENTS if operand.rows == 1 and warps >= _MANY_WARPS else _OPERAND_ELEMENTS
-        return operand.rows == 1 if self.is_transposed else self.m * self.n // (WARP * warps) <= most
+        has_many = self.warps[0] * self.warps[1] >= _MANY_WARPS
+        most = _OPERAND_ROW_ELEMENTS if operand.rows == 1 and has_many else _OPERAND_ELEMENTS
+        return operand.rows == 1 if self.is_transposed else self.per_thread <= most
 
 
 def matmul_kernel(
@@ -69,6 +74,8 @@ def matmul_kernel(
     factors: DType | None = None,
     batch: tuple[Var, Expr] | None = None,
     steps: tuple[Expr, Expr] | None = None,
+    is_promoted: bool = False,
+    step_scale: Callable[[Expr, Expr, Expr], Expr] | None = None,
 ) -> TileKernel:
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
@@ -80,13 +87,17 @@ def matmul_kernel(
 
     factors: the type in which elements are multiplied; None is that of the matrices, tf32 for those of f32.
 
-    steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all.
+    steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all. is_promoted: the
+    products of each step are summed apart, and then added to the others without matrix units, times
+    step_scale(number of the step, row, first column of the tile).
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
     tile_a = _tile("tile_a", factors or a.dtype, tiles.m, tiles.k, a_is_transposed)
     tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed)
     total = RTile("total", accumulator, tiles.m, tiles.n, tiles.is_transposed)
+    part = RTile("part", accumulator, tiles.m, tiles.n, tiles.is_transposed) if is_promoted else total
+    scale = RTile("scale", accumulator, tiles.m, 1, tiles.is_transposed)
     result = RTile("result", c.dtype, tiles.m, tiles.n, tiles.is_transposed)
     depth = a.rows if a_is_transposed else a.columns
     first, count = steps or (build.index(0), (depth + (tiles.k - 1)) // tiles.k)
@@ -96,6 +107,20 @@ def matmul_kernel(
         return [
             load(tile_a, a, *((at, row) if a_is_transposed else (row, at))),
             load(tile_b, b, *((column, at) if b_is_transposed else (at, column))),
+        ]
+
+    def multiplied(step: Expr) -> list[TileStmt]:
+        product = mma(part, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
+        if part is total:
+            return [product]
+        if step_scale is None:
+            return [fill(part, 0), product, map(total, [total, part], lambda sum_, new, row, column: sum_ + new)]
+        scale_of = step_scale
+        return [
+            map(scale, [], lambda inner, _: scale_of(first + step, row + inner, column)),
+            fill(part, 0),
+            product,
+            map(total, [total, part, scale], lambda sum_, new, factor, row, column: sum_ + new * factor),
         ]
 
     others = [
@@ -124,14 +149,7 @@ def matmul_kernel(
         (
             fill(total, 0),
             *early,
-            ring(
-                count,
-                tiles.stages,
-                loads,
-                lambda step: [
-                    mma(total, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
-                ],
-            ),
+            ring(count, tiles.stages, loads, multiplied),
             *late,
             map(result, [total, *others], finish),
             store(c, result, *origin),

@@ -1,0 +1,114 @@
+"""Products of 8-bit floats and integers by matrix units, and what is done to matrices that these do not take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.cuda.passes.rows_along_k import RowsAlongK
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, rules_of
+from hidet.graph.parser import parse_graph
+from hidet.plugins.host import load_registry
+
+
+def scaled(m: int, n: int, k: int, dtype: str = "f8e4m3", *, fast: bool = False, bias: bool = False) -> str:
+    """What `_scaled_mm` becomes: a product with a scale of each row and of each column."""
+    added = f"\n  %4: f32[{m}, {n}] = add(%2, %bias)" if bias else ""
+    return f"""graph g(%a: {dtype}[{m}, {k}], %b: {dtype}[{n}, {k}], %s: f32[{m}, 1], %t: f32[1, {n}], %bias: f32[{n}]):
+  %0: f32[{m}, {n}] = matmul(%a, %b, trans_b=True, dtype=f32, fast_accum={fast})
+  %1: f32[{m}, {n}] = mul(%0, %s)
+  %2: f32[{m}, {n}] = mul(%1, %t){added}
+  %3: bf16[{m}, {n}] = cast({"%4" if bias else "%2"}, dtype=bf16)
+  return %3
+"""
+
+
+def of_integers(m: int, n: int, k: int) -> str:
+    return f"""graph g(%a: i8[{m}, {k}], %b: i8[{n}, {k}]):
+  %0: i32[{m}, {n}] = matmul(%a, %b, trans_b=True, dtype=i32)
+  return %0
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
+@pytest.mark.parametrize("fast", [False, True], ids=["sums of f32", "fast sums"])
+def test_products_of_f8_with_scales_are_right(arch, fast):
+    assert_right(scaled(70, 48, 160, fast=fast, bias=True), "cuda.matmul", 3e-2, arch=arch)
+
+
+def test_products_of_f8e5m2_are_right():
+    assert_right(scaled(40, 80, 144, "f8e5m2"), "cuda.matmul", 3e-2, arch="sm_90a")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_products_of_integers_are_exact(arch):
+    random = np.random.default_rng(1)
+    arrays = {name: random.integers(-128, 128, (rows, 160)).astype(np.int8) for name, rows in (("a", 70), ("b", 48))}
+    assert_right(of_integers(70, 48, 160), "cuda.matmul", 0, arrays, arch=arch)
+
+
+@pytest.mark.parametrize("m", [1, 16, 100, 777, 4096])
+@pytest.mark.parametrize("text", [scaled, of_integers], ids=["f8", "i8"])
+def test_kernels_of_any_number_of_rows_compile_without_spills(m, text):
+    assert_compiles(text(m, 4096, 2048), "sm_90a")
+
+
+def test_fast_sums_compile_without_spills():
+    assert_compiles(scaled(4096, 7168, 2048, fast=True), "sm_90a")
+    assert_compiles(scaled(4096, 7168, 2048, fast=True), "sm_89")
+
+
+def test_other_products_of_integers_are_not_taken():
+    text = "graph g(%a: i8[256, 256], %b: i8[256, 256]):\n  %0: i8[256, 256] = matmul(%a, %b)\n  return %0\n"
+    assert rules_of(text, "sm_90a") != ["cuda.matmul"]
+
+
+def of_blocks(m: int, n: int, k: int) -> str:
+    blocks, columns = -(-k // 128), -(-n // 128)
+    scales = f"%s: f32[{m}, {blocks}]{{1, {m}}}, %t: f32[{blocks}, {columns}]"
+    return f"""graph g(%a: f8e4m3[{m}, {k}], %b: f8e4m3[{n}, {k}], {scales}):
+  %0: bf16[{m}, {n}] = block_scaled_matmul(%a, %b, %s, %t, trans_b=True)
+  return %0
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
+def test_scales_of_blocks_are_applied_to_each_step(arch):
+    assert_right(of_blocks(70, 144, 304), "cuda.matmul", 3e-2, arch=arch)
+
+
+@pytest.mark.parametrize("m", [16, 777, 4096])
+def test_kernels_with_scales_of_blocks_compile_without_spills(m):
+    assert_compiles(of_blocks(m, 4096, 2048), "sm_90a")
+
+
+def after_pass(text: str, arch: str) -> str:
+    target, cache = CudaTarget(arch), open_cache(enabled=False)
+    ctx = CompileContext(target=target, registry=load_registry(), options=Options(), cache=cache)
+    return str(RowsAlongK().run(parse_graph(text, load_registry().operators), ctx))
+
+
+def test_rows_across_k_are_copied():
+    text = """graph g(%a: f8e4m3[64, 100], %b: f8e4m3[100, 48]):
+  %0: f32[64, 48] = matmul(%a, %b, dtype=f32)
+  return %0
+"""
+    done = after_pass(text, "sm_90a")
+    assert "f8e4m3[64, 100]{112, 1} = copy(%a)" in done
+    assert "f8e4m3[100, 48]{1, 112} = copy(%b)" in done
+
+
+def test_rows_along_k_are_left_alone():
+    assert "copy" not in after_pass(scaled(64, 48, 128), "sm_90a")
+
+
+@pytest.mark.parametrize(("other", "arch"), [("f8e5m2", "sm_90a"), ("f8e4m3", "sm_80")], ids=["mixed", "sm_80"])
+def test_floats_without_matrix_units_become_f16(other, arch):
+    text = f"""graph g(%a: f8e4m3[64, 128], %b: {other}[48, 128]):
+  %0: f32[64, 48] = matmul(%a, %b, trans_b=True, dtype=f32)
+  return %0
+"""
+    assert after_pass(text, arch).count("f16[") == 2
