@@ -135,9 +135,28 @@ WARP_SPECIALIZED = AttentionTiles(128, 32, 2, 8)
         (200, 90, 64, AttentionTiles(192, 16, 4, 12)),
     ],
 )
-def test_a_warp_group_may_copy_for_others(rows, length, depth, tiles):
-    found, expected = attend(1, rows, length, depth, tiles, warp_specialized=True)
+@pytest.mark.parametrize("is_skewed", [False, True], ids=["in order", "skewed"])
+def test_a_warp_group_may_copy_for_others(rows, length, depth, tiles, is_skewed):
+    found, expected = attend(1, rows, length, depth, tiles, warp_specialized=True, is_skewed=is_skewed)
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("warp_specialized", [False, True], ids=["one kind of warps", "warp-specialized"])
+def test_values_may_be_multiplied_a_step_later_and_a_part_of_the_keys_be_seen(warp_specialized):
+    part = (build.index(24), build.index(40))
+    hidden = lambda row, key: (key < 24) | (key >= 64)  # noqa: E731
+    tiles = WARP_SPECIALIZED if warp_specialized else SMALL
+    found, expected = attend(
+        1, 20, 70, 32, tiles, hidden=hidden, part=part, is_skewed=True, warp_specialized=warp_specialized
+    )
+    np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
+
+
+def test_skewed_rows_without_any_key_are_zero():
+    hidden = lambda row, key: key >= 0  # noqa: E731
+    part = (build.index(0), build.index(0))
+    found, _ = attend(1, 20, 70, 32, SMALL, hidden=hidden, part=part, is_skewed=True)
+    assert (found == 0).all()
 
 
 def test_causal_rows_of_warp_specialized_kernels():

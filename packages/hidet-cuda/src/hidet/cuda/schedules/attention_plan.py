@@ -28,10 +28,12 @@ BY_CALL = 0
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Tiles, and how many blocks of them a multiprocessor needs before smaller ones do better."""
+    """Tiles, and how many blocks of them a multiprocessor needs before smaller ones do better. time: of a block, beside
+    those of other tiles that are as good; the fastest waves of blocks are taken."""
 
     tiles: AttentionTiles
     blocks: float
+    time: int = 1
 
 
 # By the longest row of keys or values: tiles by falling number of rows. A warp with 32 rows reads keys and values from
@@ -49,12 +51,17 @@ _CHOICES = {
     ),
     256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
 }
+_FEWEST = 0.45
 _WARP_SPECIALIZED = {
-    64: (_Choice(AttentionTiles(192, 128, 3, 12), 4), _Choice(AttentionTiles(128, 128, 2, 8), 0.75)),
-    128: (_Choice(AttentionTiles(128, 128, 2, 8), 0.75),),
+    64: (_Choice(AttentionTiles(192, 128, 3, 12), _FEWEST, 5), _Choice(AttentionTiles(128, 128, 3, 8), _FEWEST, 4)),
+    128: (_Choice(AttentionTiles(128, 128, 2, 8), _FEWEST),),
+    192: (_Choice(AttentionTiles(128, 112, 2, 8), _FEWEST),),
+    256: (_Choice(AttentionTiles(128, 80, 2, 8), _FEWEST),),
 }
 """For warp-specialized blocks, by what rows of keys or values have room for. Three groups keep the matrix units busier
 than two, but have no registers for longer rows."""
+_TWO_GROUPS = 8
+"""Warps."""
 _SHORTEST = 40
 """Elements of rows of keys and values from which on they are multiplied by warp groups."""
 _LEAST_KEYS = 256
@@ -66,6 +73,9 @@ _SPLITS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
 _LEAST_SPLIT = 128
 """Keys below which a split costs more to merge than it saves."""
+_LEAST_SPECIALIZED_SPLIT = 512
+"""The same of warp-specialized blocks, each of which has a multiprocessor for itself; splits make blocks for half of
+them at least."""
 _LEAST_SPLITS = 3
 """Two splits of tiles with several warps take longer than blocks that see all keys, and no kernel that merges them."""
 _WAVE = 2
@@ -111,6 +121,17 @@ def may_be_warp_specialized(problem: AttentionProblem, target: GpuTarget) -> boo
     return target.has("wgmma") and are_mapped and (problem.mask is None or problem.mask.row == 0)
 
 
+def is_skewed(plan: Plan) -> bool:
+    """Whether values are multiplied a step later than their keys, for which two warp groups have registers."""
+    return plan.is_warp_specialized and plan.tiles.warps <= _TWO_GROUPS
+
+
+def has_apart_rows(problem: AttentionProblem) -> bool:
+    """Whether rows of keys and of values are known not to overlap, as those of windows do, which no tensor map has."""
+    places = ((problem.k, problem.depth), (problem.v, problem.width))
+    return all(dims.prove_le(extent, place.row) is True for place, extent in places)
+
+
 def row_room(extent: int) -> int | None:
     """The elements that a row of keys or values has room for in shared memory of warp-specialized blocks, as the matrix
     units read it; None for rows that are not multiplied so."""
@@ -154,9 +175,9 @@ def splits_of(problem: AttentionProblem, plan: Plan) -> int:
 
 def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
     """The largest tile that gives every multiprocessor a block; splits of the keys where no tile does."""
-    tiles = _warp_specialized_tiles(problem, target)
-    if tiles is not None:
-        return Plan(tiles, None, stacked=False, by_head=problem.is_causal, is_warp_specialized=True)
+    specialized = _warp_specialized_plan(problem, target)
+    if specialized is not None:
+        return specialized
     if is_stacked_well(problem):
         plan = _plan(problem, target, stacked=True)
         if can_be_stacked(problem, plan.chunk):
@@ -177,16 +198,25 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
 
-def _warp_specialized_tiles(problem: AttentionProblem, target: GpuTarget) -> AttentionTiles | None:
-    """Tiles where rows of keys are long and enough for blocks that have a multiprocessor for themselves."""
-    if not may_be_warp_specialized(problem, target) or likely_extent(problem.keys) < _LEAST_KEYS:
+def _warp_specialized_plan(problem: AttentionProblem, target: GpuTarget) -> Plan | None:
+    """A plan where rows of keys are long and enough for blocks that have a multiprocessor for themselves."""
+    keys = likely_extent(problem.keys)
+    if not may_be_warp_specialized(problem, target) or keys < _LEAST_KEYS:
         return None
     heads, rows = likely_extent(dims.product(head_extents(problem, stacked=False))), likely_extent(problem.queries)
-    for choice in _specialized_choices(problem):
-        blocks = heads * -(-rows // choice.tiles.rows)
-        if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * target.multiprocessors:
-            return choice.tiles
-    return None
+    choices = _specialized_choices(problem)
+    counts = [heads * -(-rows // choice.tiles.rows) for choice in choices]
+    times = [-(-count // target.multiprocessors) * choice.time for count, choice in zip(counts, choices, strict=True)]
+    for number, (choice, blocks) in enumerate(zip(choices, counts, strict=True)):
+        is_enough = rows > choice.tiles.rows // 2 and blocks >= choice.blocks * target.multiprocessors
+        if is_enough and times[number] == min(times[number:]):
+            return Plan(choice.tiles, None, stacked=False, by_head=problem.is_causal, is_warp_specialized=True)
+    tiles, blocks = choices[-1].tiles, counts[-1]
+    splits = min(target.multiprocessors // max(blocks, 1), keys // _LEAST_SPECIALIZED_SPLIT)
+    if problem.is_causal or splits < 2 or rows <= tiles.rows // 2 or 2 * blocks * splits < target.multiprocessors:
+        return None
+    chunk = chunk_of(problem, tiles.keys, splits)
+    return Plan(tiles, chunk, stacked=False, by_head=False, is_warp_specialized=True)
 
 
 def _tiles_for(rows: int, heads: int, problem: AttentionProblem, multiprocessors: int) -> AttentionTiles:
@@ -230,20 +260,33 @@ def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list
     """When a call takes a plan, unless it takes one before: the rules of `choose_plan`."""
     tiles, rows = plan.tiles, row_count(problem, stacked=plan.stacked)
     blocks = blocks_of(problem, plan)
+    if plan.chunk is not None and plan.is_warp_specialized:
+        splits = splits_of_call(problem, plan, target)
+        few = 2 * blocks * splits - target.multiprocessors
+        return [(splits, 2), (rows, tiles.rows // 2 + 1), (few, 0)]
     if plan.chunk is not None:
         # There are multiprocessors without a block, and keys for several splits.
         splits = splits_of_call(problem, plan, target)
         return [(target.multiprocessors - blocks, 1), (splits, _least_splits(tiles)), *_rows_of(tiles, rows)]
     if plan.is_warp_specialized:
-        table = _specialized_choices(problem)
-        least = next(choice.blocks for choice in table if choice.tiles == tiles) * target.multiprocessors
-        return [(problem.keys, _LEAST_KEYS), (rows, tiles.rows // 2 + 1), (blocks, math.ceil(least))]
+        own, *others = _later_choices(problem, tiles)
+        enough = [(problem.keys, _LEAST_KEYS), (rows, tiles.rows // 2 + 1)]
+        time = own.time * dims.ceildiv(blocks, target.multiprocessors)
+        others_blocks = ((other, blocks_of(problem, replace(plan, tiles=other.tiles))) for other in others)
+        gains = [other.time * dims.ceildiv(count, target.multiprocessors) - time for other, count in others_blocks]
+        return [*enough, (blocks, math.ceil(own.blocks * target.multiprocessors)), *((gain, 0) for gain in gains)]
     if tiles.rows == _FEW_ROWS.rows:
         return _rows_of(tiles, rows)
     fitting = {choice.tiles.rows: choice.blocks for choice in _choices(problem)}
     if tiles.rows == min(fitting):
         return []
     return [(blocks, math.ceil(fitting[tiles.rows] * target.multiprocessors)), (rows, tiles.rows // 2 + 1)]
+
+
+def _later_choices(problem: AttentionProblem, tiles: AttentionTiles) -> list[_Choice]:
+    """The choice of some tiles, and those behind it."""
+    choices = list(_specialized_choices(problem))
+    return choices[next(at for at, choice in enumerate(choices) if choice.tiles == tiles) :]
 
 
 def blocks_of(problem: AttentionProblem, plan: Plan) -> Dim:
@@ -254,9 +297,11 @@ def blocks_of(problem: AttentionProblem, plan: Plan) -> Dim:
 
 def splits_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> Dim:
     """Splits of the keys that make blocks for all multiprocessors; 0 of few keys."""
-    most = target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR
+    most, least = target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR, _LEAST_SPLIT
+    if plan.is_warp_specialized:
+        most, least = target.multiprocessors, _LEAST_SPECIALIZED_SPLIT
     room = dims.floordiv(most, dims.maximum(blocks_of(problem, plan), 1))
-    return dims.minimum(room, dims.floordiv(problem.keys, _LEAST_SPLIT))
+    return dims.minimum(room, dims.floordiv(problem.keys, least))
 
 
 def _least_splits(tiles: AttentionTiles) -> int:
@@ -283,6 +328,8 @@ def _all_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
     if may_be_warp_specialized(problem, target):
         for choice in _specialized_choices(problem):
             yield Plan(choice.tiles, None, False, problem.is_causal, is_warp_specialized=True)
+        if not problem.is_causal:
+            yield Plan(_specialized_choices(problem)[-1].tiles, BY_CALL, False, False, is_warp_specialized=True)
     stacked = is_stacked_well(problem) and can_be_stacked(problem, None)
     *large, smallest = (choice.tiles for choice in _choices(problem))
     for tiles, may_be_split in ((_FEW_ROWS, True), *((tiles, False) for tiles in large), (smallest, True)):

@@ -11,6 +11,8 @@ from hidet.cuda.schedules.attention_plan import (
     Plan,
     blocks_of,
     conditions,
+    has_apart_rows,
+    is_skewed,
     more_room,
     padded,
     splits_of_call,
@@ -58,7 +60,7 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
     axes = heads.axes()
     rows_axis = (row_block, row_blocks)
     values: list[tuple[Var, Expr]] = [(row_blocks, (heads.rows + (tiles.rows - 1)) // tiles.rows)]
-    first_key: Expr = build.index(0)
+    part: tuple[Expr, Expr] | None = None
     count = dims.product(head_extents(problem, stacked=stacked)) * dims.ceildiv(
         row_count(problem, stacked=stacked), tiles.rows
     )
@@ -71,14 +73,11 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
         splits, each = scope.size(partial.splits, "splits"), scope.size(chunk, "chunk")
         values += numbered(number, [*axes, (split, splits), rows_axis])
         values += [(first, split * each), (length, build.minimum(each, heads.length - first))]
-        k, v = (
-            replace(matrix, pointer=build.binary("add", matrix.pointer, first * matrix.row_stride), rows=length)
-            for matrix in (k, v)
-        )
-        first_key = first
+        part = first, length
         result, logsumexp = partial_matrices(heads, splits, split)
         pointers += [partial.totals, partial.logarithms]
         count = count * partial.splits
+    first_key = build.index(0) if part is None else part[0]
     depth, width = padded(problem.depth), padded(problem.width)
     rooms = (more_room(depth), more_room(width)) if plan.is_warp_specialized else (0, 0)
     kernel = attention_kernel(
@@ -93,16 +92,20 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
         index_values=values,
         score=heads.added(dtypes.f32, first_key),
         visible=heads.visible(first_key),
+        part=part,
         is_causal=problem.is_causal,
+        is_skewed=is_skewed(plan),
     )
     kernel = replace(kernel, params=scope.params)
     builder.record(kernel)
     if plan.is_warp_specialized:
-        lowered = lower_warp_specialized(kernel)
-        function, threads = lowered.function, lowered.threads
+        counts = {index: extent for index, extent in axes if isinstance(index, Var)}
+        lowered = lower_warp_specialized(kernel, counts if has_apart_rows(problem) else None)
+        function, threads, maps = lowered.function, lowered.threads, lowered.maps
     else:
-        function, threads = lower_kernel(kernel, machine()), kernel.threads
-    launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), threads)
+        function, threads, maps = lower_kernel(kernel, machine()), kernel.threads, ()
+    arguments = [described.argument for described in maps]
+    launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), threads, arguments)
     if partial is None:
         return launch
     return build.seq([launch, merge_launch(builder, problem, partial, stacked=stacked)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hidet import dims
@@ -18,7 +17,7 @@ from hidet.gpu.schedules.product_kernel import ProductKernel
 from hidet.gpu.schedules.product_launch import Multiplication, Premises, ProductLaunches, is_unaligned
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.gpu.tile.templates.matmul import MatmulTiles, StepScales, matmul_kernel
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ir.stmt import If, Launch, Stmt
@@ -74,7 +73,7 @@ class MatrixUnitLaunches:
         launches, builder = self.launches, self.launches.builder
         name, kernel = builder.name(), launches.kernel()
         what = launches.multiplication(kernel, tiles, premises, fetches=True)
-        tiled = self._tile_kernel(name, what, tiles, kernel.step_scale(tiles.k))
+        tiled = self._tile_kernel(name, what, tiles, kernel.step_scales(tiles.k))
         tiled = replace(tiled, params=kernel.scope.params)
         builder.record(tiled)
         if is_warp_specialized:
@@ -83,7 +82,7 @@ class MatrixUnitLaunches:
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
     def _tile_kernel(
-        self, name: str, what: Multiplication, tiles: MatmulTiles, step_scale: Callable[[Expr, Expr, Expr], Expr] | None
+        self, name: str, what: Multiplication, tiles: MatmulTiles, scales: StepScales | None
     ) -> TileKernel:
         """The kernel for matrix units."""
         product = self.launches.product
@@ -103,7 +102,7 @@ class MatrixUnitLaunches:
             batch=what.batch,
             steps=what.steps,
             is_promoted=product.is_promoted,
-            step_scale=step_scale,
+            step_scales=scales,
         )
 
     def _launch_warp_specialized(

@@ -27,6 +27,8 @@ _MOST_PROMOTED = 80
 """Elements of the result that a thread sums twice, of a step and of all."""
 _BLOCK_STEP, _BLOCK_COLUMNS = 128, 128
 """Of blocks with scales: multiples of steps and columns of most tiles."""
+_MOST_SCALED = 64
+"""Rows of transposed tiles with scales, of which a thread has a fourth."""
 GEMV_MAX_ROWS = 2
 """Rows of the left matrix up to which a product is a GEMV or skinny GEMM, computed without matrix units."""
 GEMV_MIN_K = 256
@@ -58,7 +60,8 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     if scales is None:
         return found
     # Steps and columns of a tile have one scale.
-    return tuple(tiles for tiles in found if scales.size % tiles.k == scales.columns % tiles.n == 0)
+    whole = (tiles for tiles in found if scales.size % tiles.k == scales.columns % tiles.n == 0)
+    return tuple(tiles for tiles in whole if not tiles.is_transposed or tiles.m <= _MOST_SCALED)
 
 
 def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
@@ -21,8 +22,11 @@ from hidet.ir.expr import Load as MemoryLoad
 from hidet.ir.types import PointerType
 from hidet.ir.visit import substitute, walk
 
+_NOTHING: Mapping[Var, Expr] = MappingProxyType({})
 _MOST_OUTER = 3
 """Axes of a tensor map besides the two of a matrix."""
+MOST_BOX = 256
+"""Elements of a box along an axis (PTX ISA, "Tensors")."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,8 +244,9 @@ def shared_map(load: Load, kernel: TileKernel, blocks: int, rank: Expr) -> Share
     return SharedMap(replace(described, tile=part), blocks, rank)
 
 
-def source_map(load: Load, kernel: TileKernel) -> SourceMap | None:
-    """The tensor map that brings a load's tiles; None where there is none."""
+def source_map(load: Load, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOTHING) -> SourceMap | None:
+    """The tensor map that brings a load's tiles; None where there is none. counts: how many matrices indices of the
+    block count, besides those of the kernel's grid."""
     source, var = load.source, Var(f"map_{load.target.name}", map_type())
     if isinstance(source, Gathered) and source.patches is not None:
         channels = source.patches.channels
@@ -251,7 +256,7 @@ def source_map(load: Load, kernel: TileKernel) -> SourceMap | None:
             return None
         origins = tuple(Var(f"origin{number}", dtypes.i32) for number in range(len(source.patches.axes)))
         return PixelMap(var, source, source.patches, load.target, Var("image", dtypes.i32), origins)
-    found = _base(source, kernel) if isinstance(source, GTensor) else None
+    found = _base(source, kernel, counts) if isinstance(source, GTensor) else None
     return None if found is None or not isinstance(source, GTensor) else MatrixMap(var, source, load.target, *found)
 
 
@@ -270,25 +275,37 @@ def target_map(store: Store, tile: STile, kernel: TileKernel) -> MatrixMap | Non
     return None if found is None else MatrixMap(Var(f"map_{tile.name}", map_type()), target, tile, *found)
 
 
-def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[OuterAxis, ...]] | None:
-    """`base` and `outer` of a map; None where the pointer depends on the grid in another way."""
-    pointer, outer = source.pointer, list[OuterAxis]()
-    while depends_on_block(pointer, kernel):
-        if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
-            return None
-        axis = _outer_axis(pointer.b, kernel)
+def _base(
+    source: GTensor, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOTHING
+) -> tuple[Expr, tuple[OuterAxis, ...]] | None:
+    """`base` and `outer` of a map; None where the pointer depends on the block in another way."""
+    extents = {**dict(zip(kernel.grid_vars, kernel.grid, strict=False)), **counts}
+    outer = list[OuterAxis]()
+    base, *offsets = _terms(source.pointer)
+    for offset in offsets:
+        if not depends_on_block(offset, kernel):
+            base = build.binary("add", base, offset)
+            continue
+        axis = _outer_axis(offset, kernel, extents)
         if axis is None or len(outer) == _MOST_OUTER:
             return None
-        outer.insert(0, axis)
-        pointer = pointer.a
-    return pointer, tuple(outer)
+        outer.append(axis)
+    return None if depends_on_block(base, kernel) else (base, tuple(outer))
 
 
-def _outer_axis(offset: Binary, kernel: TileKernel) -> OuterAxis | None:
-    """The axis along which an offset moves a pointer: an index of the grid, or a part of it, times a stride."""
-    if offset.op != "mul" or depends_on_block(offset.b, kernel):
+def _terms(expr: Expr) -> list[Expr]:
+    """What a sum adds up."""
+    if isinstance(expr, Binary) and expr.op == "add":
+        return [*_terms(expr.a), *_terms(expr.b)]
+    return [expr]
+
+
+def _outer_axis(offset: Expr, kernel: TileKernel, extents: Mapping[Var, Expr]) -> OuterAxis | None:
+    """The axis along which an offset moves a pointer: an index of the block, of which there are `extents`, or a part of
+    it, times a stride."""
+    if not isinstance(offset, Binary) or offset.op != "mul" or depends_on_block(offset.b, kernel):
         return None
-    extents, place = dict(zip(kernel.grid_vars, kernel.grid, strict=True)), offset.a
+    place = offset.a
     number, extent = place, None
     if isinstance(place, Binary) and place.op == "mod" and not depends_on_block(place.b, kernel):
         number, extent = place.a, place.b

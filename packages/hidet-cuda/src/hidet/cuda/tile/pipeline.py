@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.schedules.tiling import resident_blocks
+from hidet.cuda.tile.box_loads import copy_stages, prefetched
 from hidet.cuda.tile.box_stores import BoxStores, box_stores
 from hidet.cuda.tile.machine import machine
-from hidet.cuda.tile.maps import MatrixMap, PlaceInTile, SourceMap, depends_on_block, shared_map, source_map
+from hidet.cuda.tile.maps import MOST_BOX, MatrixMap, SourceMap, depends_on_block, shared_map, source_map
 from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -46,7 +47,7 @@ from hidet.gpu.tile.lower.store import StagedParts
 from hidet.gpu.tile.tensors import GTensor, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.target import GpuTarget
 
@@ -57,7 +58,6 @@ TILE_INDICES = 2
 _ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
 _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
-_MOST_BOX = 256
 # Elements of tiles that leave enough of the 168 registers that all threads start with. Lanes that finish parts of
 # transposed tiles have more neighbours on their way.
 _MOST_HELD, _MOST_HELD_TRANSPOSED = 80, 64
@@ -98,7 +98,7 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
     layout, source = load.target.layout, load.source
     if not isinstance(source, GTensor) or source.align < _ALIGN or not layout.is_swizzled:
         return False
-    if layout.rows > _MOST_BOX or stages * layout.size * layout.nbytes < _SWIZZLED_BYTES:
+    if layout.rows > MOST_BOX or stages * layout.size * layout.nbytes < _SWIZZLED_BYTES:
         return False
     sizes = (source.rows, source.columns, source.row_stride)
     return source_map(load, kernel) is not None and not any(depends_on_block(size, kernel) for size in sizes)
@@ -133,7 +133,7 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool
     block = build.size_var("block")
     multipliers = kernel.threads
     warp = build.size_var("warp")
-    copied = _copies(ring, maps, consumer, stages)
+    copied = copy_stages(ring, maps, consumer.shared, stages)
     copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank)])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank)
@@ -153,7 +153,7 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool
             *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
             s.If(
                 build.equal(threads.thread, 0),
-                build.seq([*_prefetched(all_maps), stages.made(multipliers // WARP * sharers)]),
+                build.seq([*prefetched(all_maps), stages.made(multipliers // WARP * sharers)]),
             ),
             *(_meet_in_cluster() if sharers > 1 else begun),
             s.If(build.binary("ge", warp, multipliers // WARP), copies, work),
@@ -166,11 +166,6 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool
     params = (*kernel.params, *(described.var for described in all_maps))
     function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
     return Pipeline(function, count, tuple(all_maps), consumer.shared_bytes())
-
-
-def _prefetched(maps: Sequence[SourceMap]) -> list[s.Stmt]:
-    """Bring the maps into their cache, where the first copies would wait for them."""
-    return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 
 
 def _meet_in_cluster() -> list[s.Stmt]:
@@ -207,33 +202,6 @@ def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank
         body,
     ]
     return s.For(turn, build.index(0), tiles_of_block(total, first, blocks), build.seq(each))
-
-
-def _copies(ring: t.Ring, maps: list[SourceMap], tiles: TileLowering, stages: Stages) -> s.Stmt:
-    """The producer: one stage after the other as they become empty."""
-    nbytes = sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
-    steps = [
-        # A fresh barrier counts as having completed the phase before its first one.
-        barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
-        barrier("arrive_expect", stages.full(), Const(nbytes, dtypes.i32)),
-    ]
-    for load, described in zip(ring.loads, maps, strict=True):
-        steps += described.copies(load, _place_in_stage(load, tiles, stages), stages.full())
-    placed = [stmt for load, described in zip(ring.loads, maps, strict=True) for stmt in described.placed(load)]
-    loop = s.For(ring.index, build.index(0), ring.extent, build.seq([*steps, stages.advanced()]))
-    return build.seq([*placed, loop])
-
-
-def _place_in_stage(load: t.Load, tiles: TileLowering, stages: Stages) -> PlaceInTile:
-    """Where a load's tile lies in the stage that is filled."""
-    layout, buffer = load.target.layout, tiles.shared[load.target]
-
-    def place(panel: Expr | int, row: Expr | int) -> Expr:
-        return build.address(
-            buffer, stages.slot * layout.size + (panel * (layout.rows * layout.pitch) + row * layout.pitch)
-        )
-
-    return place
 
 
 class _Consumer(TileLowering):

@@ -87,12 +87,12 @@ def multiply_in_groups(
     return build.seq([start, finish_groups(accumulator)])
 
 
-def finish_groups(accumulator: Fragment) -> s.Stmt:
-    """Wait for all products, so that their sum may be used."""
+def finish_groups(accumulator: Fragment, unfinished: int = 0) -> s.Stmt:
+    """Wait for all products but the `unfinished` ones started last, so that their sum may be used."""
     tile = accumulator.tile.upright
     results = f"cuda.wgmma_results.n{tile.columns}.{tile.dtype.short}"
     held = s.Evaluate(intrinsic_call(results, build.address(accumulator.buffer, 0, 0, 0, 0)))
-    return build.seq([wait_for_groups(0), held])
+    return build.seq([wait_for_groups(unfinished), held])
 
 
 def finished_loop(extent: Expr, loop: s.Stmt, sums: Iterable[Fragment], *after: s.Stmt) -> s.Stmt:
@@ -161,10 +161,29 @@ def start_in_groups(
     return build.seq([*declared, fence, steps, commit])
 
 
-def _start_from_registers(
-    node: Mma, accumulator: Fragment, a: Fragment, b: Operand, threads: Threads, is_added: bool
+def start_together(
+    products: tuple[Mma, Mma],
+    sums: tuple[Fragment, Fragment],
+    of_first: tuple[Operand, Operand],
+    of_second: tuple[Fragment, Operand],
+    threads: Threads,
 ) -> s.Stmt:
-    """Start the products of all steps along k, the left operand of which is packed before."""
+    """Start two products. The first one, which ends first, replaces what the second one reads of registers."""
+    start = start_in_groups(products[0], sums[0], of_first, threads, is_added=False)
+    return _start_from_registers(products[1], sums[1], *of_second, threads, True, start)
+
+
+def _start_from_registers(
+    node: Mma,
+    accumulator: Fragment,
+    a: Fragment,
+    b: Operand,
+    threads: Threads,
+    is_added: bool,
+    between: s.Stmt | None = None,
+) -> s.Stmt:
+    """Start the products of all steps along k, the left operand of which is packed before. between: what is done then,
+    in place of the fence."""
     steps = (node.b.columns if node.b_is_transposed else node.b.rows) * node.b.dtype.nbytes // _STEP_BYTES
     at = build.size_var("at")
     words = Var("words", BufferType(dtypes.u32, (build.index(steps), build.index(_WORDS)), None, "register"))
@@ -184,7 +203,7 @@ def _start_from_registers(
     )
     fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
     loops = [s.For(at, build.index(0), build.index(steps), body, kind="unroll") for body in (pack, product)]
-    return build.seq([s.Declare(words), s.Declare(*start_b), loops[0], fence, loops[1], commit])
+    return build.seq([s.Declare(words), s.Declare(*start_b), loops[0], between or fence, loops[1], commit])
 
 
 def _is_added(is_added: bool, at: Var) -> Expr:

@@ -1,15 +1,20 @@
 """Warp-specialized kernels, for sm_90a: a warp group copies, others compute, each as far ahead as the stages let it be.
 
 Warp groups that compute do not meet in the ring, so that one is multiplied while another one computes on its results.
-What is copied may be any matrix in memory: threads ask for it part by part, where `pipeline` has whole boxes brought.
+One thread has whole boxes copied by TMA where tensor maps can say where the matrices lie. Of other matrices in memory
+threads ask for parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hidet.cuda.intrinsics import intrinsic_call
+from hidet.cuda.tile.box_loads import copy_stages, prefetched
 from hidet.cuda.tile.machine import COPIES, machine
+from hidet.cuda.tile.maps import MOST_BOX, SourceMap, depends_on_block, source_map
 from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -21,13 +26,16 @@ from hidet.cuda.tile.stages import (
     positions,
     registers,
 )
-from hidet.cuda.tile.warp_group import fits_warp_groups
+from hidet.cuda.tile.warp_group import finish_groups, fits_warp_groups, start_together
 from hidet.errors import ScheduleError
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
+from hidet.gpu.tile.layout import CHUNK_BYTES
 from hidet.gpu.tile.lower.copy import box_copy, is_in_background
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
-from hidet.gpu.tile.lower.statements import Staging, TileLowering
+from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
+from hidet.gpu.tile.tensors import GTensor, RTile, STile
+from hidet.gpu.tile.walk import all_stmts, tiles_of
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
@@ -41,10 +49,12 @@ _COMPUTE_BARRIER = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarpSpecializedKernel:
-    """A kernel for blocks of `threads` threads, launched as the kernel in tiles would be."""
+    """A kernel for blocks of `threads` threads, launched as the kernel in tiles would be, and the tensor maps it takes,
+    its last parameters."""
 
     function: Function
     threads: int
+    maps: tuple[SourceMap, ...] = ()
 
 
 def fits_warp_specialization(kernel: TileKernel) -> bool:
@@ -55,7 +65,7 @@ def fits_warp_specialization(kernel: TileKernel) -> bool:
     if len(rings) != 1 or kernel.grid or kernel.warps[1] != 1 or groups not in _REGISTERS or others:
         return False
     (ring,) = rings
-    products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma)]
+    products = [stmt for stmt in all_stmts(ring.body) if isinstance(stmt, t.Mma)]
     return (
         ring.stages >= 2
         and all(is_in_background(load.source) for load in ring.loads)
@@ -63,8 +73,12 @@ def fits_warp_specialization(kernel: TileKernel) -> bool:
     )
 
 
-def lower_warp_specialized(kernel: TileKernel) -> WarpSpecializedKernel:
-    """The warp-specialized kernel. ScheduleError where `fits_warp_specialization` says that there is none."""
+def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None = None) -> WarpSpecializedKernel:
+    """The warp-specialized kernel. ScheduleError where `fits_warp_specialization` says that there is none.
+
+    counts: how many matrices indices of the block count, for tensor maps; that rows do not overlap is for the caller to
+    know. None for copies by threads.
+    """
     if not fits_warp_specialization(kernel):
         raise ScheduleError(f"kernel {kernel.name} has no ring of copies and products for a warp-specialized block")
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
@@ -73,23 +87,47 @@ def lower_warp_specialized(kernel: TileKernel) -> WarpSpecializedKernel:
     warp = build.size_var("warp")
     multipliers = kernel.threads // WARP
     many, few = _REGISTERS[kernel.threads // GROUP]
-    copies = build.seq([registers("decrease", few), *_copies(ring, computing, stages)])
+    maps = () if counts is None else _maps(ring, kernel, counts)
+    copied = _copies(ring, computing, stages)
+    if maps:
+        leader = build.equal(threads.thread, kernel.threads)
+        boxes = copy_stages(ring, maps, computing.shared, stages)
+        copied = [s.If(leader, build.seq([*stages.declared(), boxes]))]
+    copies = build.seq([registers("decrease", few), *copied])
     work = build.seq([registers("increase", many), *computing.stmts_of(kernel)])
     body = build.seq(
         [
             *positions(threads, warp),
             *(s.Declare(var, value) for var, value in kernel.index_values),
             *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
-            s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP // WARP)),
+            s.If(
+                build.equal(threads.thread, 0),
+                build.seq([*prefetched(maps), stages.made(multipliers, 1 if maps else GROUP // WARP)]),
+            ),
             s.Evaluate(intrinsic_call("gpu.syncthreads")),
             s.If(build.binary("ge", warp, multipliers), copies, work),
         ]
     )
     count = kernel.threads + GROUP
     attributes = (("block", (count, 1, 1)), MOVED_REGISTERS)
-    return WarpSpecializedKernel(
-        Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes), count
-    )
+    params = (*kernel.params, *(described.var for described in maps))
+    function = Function(kernel.name, params, body, "kernel", kernel.grid_vars, None, attributes)
+    return WarpSpecializedKernel(function, count, maps)
+
+
+def _maps(ring: t.Ring, kernel: TileKernel, counts: Mapping[Var, Expr]) -> tuple[SourceMap, ...]:
+    """A map for each load of the ring; none where one of them has none."""
+    found: list[SourceMap] = []
+    for load in ring.loads:
+        source, layout = load.source, load.target.layout
+        if not isinstance(source, GTensor) or source.align < CHUNK_BYTES or layout.rows > MOST_BOX:
+            return ()
+        sizes = (source.rows, source.columns, source.row_stride)
+        described = source_map(load, kernel, counts)
+        if described is None or any(depends_on_block(size, kernel) for size in sizes):
+            return ()
+        found.append(described)
+    return tuple(found)
 
 
 def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]:
@@ -139,10 +177,45 @@ class _Computing(TileLowering):
         super().__init__(kernel, threads, machine(FEATURES.__contains__))
         self._stages = stages
         self._staging = self.staging_arrays(kernel)
+        self._idle = [self.shared[tile] for tile in _unread_tiles(kernel, tuple(self._staging))]
+        self._idle = [array for array in self._idle if all(map(partial(_has_room, array), self._staging.values()))]
 
     def shared_arrays(self) -> list[Var]:
         """What the kernel declares in shared memory, but for barriers."""
-        return [*self.shared.values(), *self._staging.values()]
+        return [*self.shared.values(), *(() if self._idle else self._staging.values())]
+
+    def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
+        """Statements one after the other. A product with what lies in registers, which the next one replaces, runs on
+        while what comes of that is computed."""
+        for at, node in enumerate(nodes):
+            if _is_overlapped(node, nodes[at + 1 :]):
+                return build.seq([super().stmts(nodes[:at]), self._overlapped(nodes[at:])])
+        return super().stmts(nodes)
+
+    def _overlapped(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
+        """A product in registers, zeros and a product that replace its operand, and what follows them."""
+        second, _, first, *rest = nodes
+        assert isinstance(first, t.Mma) and isinstance(first.a, STile)
+        assert isinstance(second, t.Mma) and isinstance(second.a, RTile)
+        sums, scores = self.fragments[second.accumulator], self.fragments[first.accumulator]
+        started = start_together(
+            (first, second),
+            (scores, sums),
+            (self._operand(first.a), self._operand(first.b)),
+            (self.fragments[second.a], self._operand(second.b)),
+            self.threads,
+        )
+        reads = (n for n, stmt in enumerate(rest) if second.accumulator in tiles_of([stmt]))
+        last = next(reads, len(rest))
+        return build.seq(
+            [
+                started,
+                finish_groups(scores, 1),
+                self.stmts(tuple(rest[:last])),
+                finish_groups(sums),
+                self.stmts(tuple(rest[last:])),
+            ]
+        )
 
     def stmts_of(self, kernel: TileKernel) -> list[s.Stmt]:
         """The body of the kernel."""
@@ -158,7 +231,7 @@ class _Computing(TileLowering):
                 copy.start({}, build.index(0)),
                 COPIES.wait_all(),
                 *self._visible(),
-                s.Evaluate(intrinsic_call("cuda.barrier_sync", _COMPUTE_BARRIER, self.threads.count)),
+                self._met(),
             ]
         )
 
@@ -178,6 +251,45 @@ class _Computing(TileLowering):
             del self._stage[load.target]
         return s.For(node.index, build.index(0), node.extent, build.seq(steps))
 
+    def store(self, node: t.Store) -> s.Stmt:
+        """Through memory that all have to have read."""
+        stored = super().store(node)
+        return build.seq([self._met(), stored]) if self._idle and node in self._staging else stored
+
+    def _met(self) -> s.Stmt:
+        """The threads that compute meet."""
+        return s.Evaluate(intrinsic_call("cuda.barrier_sync", _COMPUTE_BARRIER, self.threads.count))
+
     def _staging_place(self, node: t.Store, staging: Staging) -> Expr | None:
-        """Memory of its own, because other warps still read the stages."""
-        return self._staging[node]
+        """Memory of what was loaded before the ring, or of its own, because other warps still read the stages."""
+        return super()._staging_place(node, staging) if self._idle else self._staging[node]
+
+
+def _unread_tiles(kernel: TileKernel, stores: Sequence[t.Store]) -> list[STile]:
+    """Shared tiles that nobody reads any more when `stores` write: those of loads before the ring, where nothing is
+    stored before."""
+    at = next(at for at, stmt in enumerate(kernel.body) if isinstance(stmt, t.Ring))
+    before, after = kernel.body[:at], kernel.body[at + 1 :]
+    if any(store in before for store in stores):
+        return []
+    read = tiles_of(after)
+    return [stmt.target for stmt in before if isinstance(stmt, t.Load) and stmt.target not in read]
+
+
+def _has_room(array: Var, other: Var) -> bool:
+    """Whether an array has room for another one."""
+    return element_count(array) * array.dtype.nbytes >= element_count(other) * other.dtype.nbytes
+
+
+def _is_overlapped(node: t.TileStmt, following: tuple[t.TileStmt, ...]) -> bool:
+    """Whether a product reads registers that zeros and a product of shared tiles replace at once."""
+    if not isinstance(node, t.Mma) or not isinstance(node.a, RTile) or len(following) < 2:
+        return False
+    zeros, product = following[:2]
+    return (
+        isinstance(zeros, t.Fill)
+        and zeros.value.value == 0
+        and isinstance(product, t.Mma)
+        and isinstance(product.a, STile)
+        and product.accumulator is zeros.target is node.a
+    )

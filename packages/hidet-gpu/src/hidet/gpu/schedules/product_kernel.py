@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, known_align, moved
+from hidet.gpu.tile.templates.matmul import StepScales
 from hidet.gpu.tile.tensors import Gathered, GTensor
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -101,22 +102,31 @@ class ProductKernel:
         """Where one of the `operands` starts."""
         return self._pointers[operand]
 
-    def step_scale(self, step: int) -> Callable[[Expr, Expr, Expr], Expr] | None:
-        """What products of `step` elements along k are multiplied with, by the number of the step, the row, and the
-        first of columns that share it; None for nothing. Rows may lie beyond the matrix."""
+    def step_scales(self, step: int) -> StepScales | None:
+        """What products of `step` elements along k, a part of a block, are multiplied with; None for nothing."""
         product, scales = self._product, self._product.scales
         if scales is None:
             return None
-        a, b = scales.a.operand, scales.b.operand
+        a, b, size = scales.a.operand, scales.b.operand, scales.size
         lowering, last = self.lowering((a, b)), self.scope.size(product.m, "m") - 1
+        last_block = self.scope.size(dims.ceildiv(product.k, size), "blocks") - 1
 
-        def scale(number: Expr, row: Expr, column: Expr) -> Expr:
-            block = number * step // scales.size
-            of_row = a[build.minimum(row, last) // scales.rows, block]
-            of_columns = b[block, column // scales.columns]
-            return lowering.resolve(build.cast(of_row, dtypes.f32) * build.cast(of_columns, dtypes.f32), {})
+        def read(scale: Operand, number: Expr, place: Expr, share: int) -> Expr:
+            """A scale by the number of a step, and a row or column, of which so many have the same one."""
+            # Numbers that a kernel knows make no divisions.
+            block = build.minimum(number if step == size else number // (size // step), last_block)
+            own = place if share == 1 else place // share
+            axes = block_var, own_var = build.size_var("block"), build.size_var("own")
+            element = scale[axes[::-1] if scale is a else axes]
+            return lowering.resolve(build.cast(element, dtypes.f32), {block_var: block, own_var: own})
 
-        return scale
+        def of_row(number: Expr, row: Expr) -> Expr:
+            return read(a, number, build.minimum(row, last), scales.rows)
+
+        def of_columns(number: Expr, column: Expr) -> Expr:
+            return read(b, number, column, scales.columns)
+
+        return StepScales(of_row, of_columns)
 
     def lowering(self, operands: Iterable[Operand]) -> Lowering:
         """Lowers expressions that read tensors of the task."""

@@ -21,6 +21,8 @@ from hidet.ir.visit import substitute, walk
 
 LEAST_ASYNC = 4
 """Bytes from which parts are copied in the background."""
+_LEAST_STRIP = 4
+"""Parts of a row that threads copy at a time at least where they do not share rows evenly: half a line of the cache."""
 _MOST_TURNS = 16
 """Turns of a copy by parts that are unrolled; more of them would hold as many addresses in registers."""
 
@@ -81,21 +83,29 @@ def _by_columns(
     """Copies of a box of which a row has no more parts than threads: each goes down a column of parts.
 
     Its addresses move by constants in shared memory and by a sum in global memory, which keeps them out of the
-    registers that products need; what depends on the thread alone is computed once. Threads that would start a part of
-    a row are idle.
+    registers that products need; what depends on the thread alone is computed once. Rows whose parts the threads do not
+    share evenly are copied in strips that they do, or threads that would start a part of a row are idle.
     """
     layout, elements = node.target.layout, nbytes // source.dtype.nbytes
     per_row = layout.columns // elements
-    height = threads.count // per_row
+    even = math.gcd(per_row, threads.count)
+    width = even if even >= _LEAST_STRIP else per_row
+    height = threads.count // width
     # Swizzled rows lie alike again after a line of chunks.
     phases = LINE_CHUNKS // math.gcd(LINE_CHUNKS, height) if layout.is_swizzled else 1
     row, column = build.size_var("row"), build.size_var("column")
-    offsets = [build.size_var(f"offset{phase}") for phase in range(min(phases, -(-layout.rows // height)))]
+    count = min(phases, -(-layout.rows // height))
+    strips = [strip * width * elements for strip in range(per_row // width)]
+    offsets = [[build.size_var(f"offset{phase}") for phase in range(count)] for _ in strips]
     own = Var("own", source.pointer.type)
     before = (
-        s.Declare(row, threads.thread // per_row),
-        s.Declare(column, threads.thread % per_row * elements),
-        *[s.Declare(var, layout.offset(row + n * height, column)) for n, var in enumerate(offsets)],
+        s.Declare(row, threads.thread // width),
+        s.Declare(column, threads.thread % width * elements),
+        *[
+            s.Declare(var, layout.offset(row + n * height, column + strip if strip else column))
+            for strip, of_strip in zip(strips, offsets, strict=True)
+            for n, var in enumerate(of_strip)
+        ],
         s.Declare(own, build.binary("add", source.pointer, row * source.row_stride + column)),
     )
 
@@ -107,21 +117,27 @@ def _by_columns(
             s.Declare(left, build.cast(remaining, dtypes.i32) - build.cast(row, dtypes.i32)),
             s.Declare(place, build.binary("add", own, first_row * source.row_stride + first_column)),
         ]
-        for turn in range(-(-layout.rows // height)):
-            is_row = left > turn * height
-            target = stage * layout.size + offsets[turn % phases] + turn // phases * (phases * height * layout.pitch)
+
+        def copied(turn: int, strip: int, offset: Var) -> s.Stmt:
+            is_row, own_column = left > turn * height, column + strip if strip else column
+            target = stage * layout.size + offset + turn // phases * (phases * height * layout.pitch)
+            at = build.binary("add", place, build.index(strip)) if strip else place
             if copies is not None:
-                valid = _valid_bytes(source, is_row, first_column, column, nbytes, layout.columns)
-                copy = copies.part(nbytes, build.address(buffer, target), place, valid)
-            else:
-                inside = build.logical_and(is_row, first_column + column < source.columns)
-                value = build.select(inside, build.load(place, 0), build.const(0, source.dtype))
-                copy = s.Store(buffer, (target,), value)
+                valid = _valid_bytes(source, is_row, first_column, own_column, nbytes, layout.columns)
+                return copies.part(nbytes, build.address(buffer, target), at, valid)
+            inside = build.logical_and(is_row, first_column + own_column < source.columns)
+            value = build.select(inside, build.load(at, 0), build.const(0, source.dtype))
+            return s.Store(buffer, (target,), value)
+
+        for turn in range(-(-layout.rows // height)):
+            copy = build.seq(
+                copied(turn, strip, of_strip[turn % phases]) for strip, of_strip in zip(strips, offsets, strict=True)
+            )
             is_whole = (turn + 1) * height <= layout.rows
             stmts.append(copy if is_whole else s.If(row < layout.rows - turn * height, copy))
             stmts.append(s.Assign(place, build.binary("add", place, source.row_stride * height)))
         body = build.seq(stmts[:-1])
-        return body if height * per_row == threads.count else s.If(row < height, body)
+        return body if height * width == threads.count else s.If(row < height, body)
 
     return BoxCopy(before, start)
 

@@ -77,35 +77,54 @@ def attention_kernel(
     index_values: Sequence[tuple[Var, Expr]] = (),
     score: Score | None = None,
     visible: Visible | None = None,
+    part: tuple[Expr, Expr] | None = None,
     is_causal: bool = False,
+    is_skewed: bool = False,
 ) -> TileKernel:
     """result = softmax(scale * queries keys^T) values; rows without any key are zero.
 
     grid_vars: the block's indices, which the matrices' pointers may mention. block: which tile of rows is computed.
-    index_values: what is computed once before: (variable, value). score, visible: what becomes of a score, and
-    which keys a row sees; None for nothing, and all. is_causal: a row sees keys up to its own number.
+    index_values: what is computed once before: (variable, value). part: (first, number of) keys that are seen,
+    counted by `score` and `visible` from the first one; None for all. score, visible: what becomes of a score, and
+    which keys a row sees; None for nothing, and all. is_causal: a row sees keys up to its own number. is_skewed: the
+    values of a step are multiplied in the next one, beside the softmax of that (Shah et al., "FlashAttention-3", 2024).
     """
     first, edge, seen = (build.size_var(which) for which in ("first_row", "edge", "seen"))
-    length = heads.keys.rows
+    first_key, length = part or (build.index(0), heads.keys.rows)
     last = build.minimum(length, first + tiles.rows) if is_causal else length
     queries, keys, values = _shared_tiles(heads, tiles)
     scoring = _Scoring(scale, score, visible, is_causal, first, length, tiles)
     softmax = _softmax(tiles, heads.value_depth, scoring.factor)
 
-    def loads(step: Expr) -> list[Load]:
-        return [load(keys, heads.keys, step * tiles.keys, 0), load(values, heads.values, step * tiles.keys, 0)]
+    steps = (seen + (tiles.keys - 1)) // tiles.keys
 
-    def body(step: Expr) -> list[TileStmt]:
-        at = step * tiles.keys
+    def loads(step: Expr) -> list[Load]:
+        at = first_key + step * tiles.keys
+        # What lies behind the matrix is not read.
+        of_values = build.select(step > 0, at - tiles.keys, heads.values.rows) if is_skewed else at
+        return [load(keys, heads.keys, at, 0), load(values, heads.values, of_values, 0)]
+
+    def scored(at: Expr, *rescaled: RTile) -> list[TileStmt]:
         return [
             fill(softmax.scores, 0),
             mma(softmax.scores, queries, keys, b_is_transposed=True),
             *scoring.apply_score(softmax.scores, at),
             when(edge < at + tiles.keys, scoring.apply_bounds(softmax.scores, at)),
             *softmax.update_max(),
-            *softmax.rescale(),
+            *softmax.rescale(softmax.row_sum, *rescaled),
             *softmax.exponentiate(),
-            mma(softmax.total, softmax.scores, values),
+        ]
+
+    weighted = mma(softmax.total, softmax.scores, values)
+
+    def body(step: Expr) -> list[TileStmt]:
+        at = step * tiles.keys
+        if not is_skewed:
+            return [*scored(at, softmax.total), weighted]
+        return [
+            when(build.equal(step, 0), scored(at)),
+            when(build.logical_and(step > 0, step < steps), [weighted, *scored(at), *softmax.rescale(softmax.total)]),
+            when(build.equal(step, steps), [weighted]),
         ]
 
     return TileKernel(
@@ -116,7 +135,8 @@ def attention_kernel(
         (
             load(queries, heads.queries, first, 0),
             *softmax.start(),
-            ring((seen + (tiles.keys - 1)) // tiles.keys, tiles.stages, loads, body),
+            *([fill(softmax.scores, 0)] if is_skewed else []),
+            ring(build.select(steps > 0, steps + 1, steps) if is_skewed else steps, tiles.stages, loads, body),
             *softmax.finish(heads, first),
         ),
         (
@@ -244,13 +264,10 @@ class _Softmax:
             map(self.row_max, [self.new_max], lambda top, row, column: top),
         ]
 
-    def rescale(self) -> list[TileStmt]:
+    def rescale(self, *tiles: RTile) -> list[TileStmt]:
         """Make sums of earlier steps relative to the new maximum."""
-        scaled = [
-            map(sums, [sums, self.correction], lambda sum_, factor, row, column: sum_ * factor)
-            for sums in (self.total, self.row_sum)
-        ]
-        if self.total.columns <= _SHORT:
+        scaled = [map(sums, [sums, self.correction], lambda sum_, factor, row, column: sum_ * factor) for sums in tiles]
+        if max(sums.columns for sums in tiles) <= _SHORT:
             return [*scaled]
         return [when_any(self.correction, lambda factor: build.binary("ne", factor, 1.0), scaled)]
 

@@ -7,7 +7,7 @@ what follows the product is mapped over the result in registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dtypes
 from hidet.dtypes import DType
@@ -20,6 +20,15 @@ from hidet.ir.expr import Const, Expr, Var
 # Elements of the result a thread up to which there are registers for epilogue operands, and in blocks of at least
 # _MANY_WARPS, which share a multiprocessor with few others, for rows.
 _OPERAND_ELEMENTS, _OPERAND_ROW_ELEMENTS, _MANY_WARPS = 48, 128, 8
+
+
+@dataclass(frozen=True, slots=True)
+class StepScales:
+    """What products of a step along k are multiplied with: of_row(number of the step, row) times of_columns(number of
+    the step, first column of a tile). Numbers and rows may lie behind the last ones."""
+
+    of_row: Callable[[Expr, Expr], Expr]
+    of_columns: Callable[[Expr, Expr], Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ def matmul_kernel(
     batch: tuple[Var, Expr] | None = None,
     steps: tuple[Expr, Expr] | None = None,
     is_promoted: bool = False,
-    step_scale: Callable[[Expr, Expr, Expr], Expr] | None = None,
+    step_scales: StepScales | None = None,
 ) -> TileKernel:
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
@@ -89,7 +98,7 @@ def matmul_kernel(
 
     steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all. is_promoted: the
     products of each step are summed apart, and then added to the others without matrix units, times
-    step_scale(number of the step, row, first column of the tile).
+    step_scales.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
@@ -98,6 +107,7 @@ def matmul_kernel(
     total = RTile("total", accumulator, tiles.m, tiles.n, tiles.is_transposed)
     part = RTile("part", accumulator, tiles.m, tiles.n, tiles.is_transposed) if is_promoted else total
     scale = RTile("scale", accumulator, tiles.m, 1, tiles.is_transposed)
+    coming = replace(scale, name="scale_of_row"), RTile("scale_of_columns", accumulator, 1, 1, tiles.is_transposed)
     result = RTile("result", c.dtype, tiles.m, tiles.n, tiles.is_transposed)
     depth = a.rows if a_is_transposed else a.columns
     first, count = steps or (build.index(0), (depth + (tiles.k - 1)) // tiles.k)
@@ -113,14 +123,24 @@ def matmul_kernel(
         product = mma(part, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
         if part is total:
             return [product]
-        if step_scale is None:
+        if step_scales is None:
             return [fill(part, 0), product, map(total, [total, part], lambda sum_, new, row, column: sum_ + new)]
-        scale_of = step_scale
         return [
-            map(scale, [], lambda inner, _: scale_of(first + step, row + inner, column)),
+            map(scale, [*coming], lambda of_row, of_columns, row, column: of_row * of_columns),
+            *asked(first + step + 1),
             fill(part, 0),
             product,
             map(total, [total, part, scale], lambda sum_, new, factor, row, column: sum_ + new * factor),
+        ]
+
+    def asked(step: Expr) -> list[TileStmt]:
+        """Scales of a step, which are on their way while another one is multiplied."""
+        if step_scales is None:
+            return []
+        of_row, of_columns = step_scales.of_row, step_scales.of_columns
+        return [
+            map(coming[0], [], lambda inner, _: of_row(step, row + inner)),
+            map(coming[1], [], lambda *_: of_columns(step, column)),
         ]
 
     others = [
@@ -149,6 +169,7 @@ def matmul_kernel(
         (
             fill(total, 0),
             *early,
+            *asked(first),
             ring(count, tiles.stages, loads, multiplied),
             *late,
             map(result, [total, *others], finish),
