@@ -51,9 +51,12 @@ class _Layer(nn.Module):
         y = self.attention_norm(x)
         query = _rotated(heads(self.query(y)), cosine, sine)
         key, value = _rotated(heads(self.key(y)), cosine, sine), heads(self.value(y))
+        # A prompt's tokens see those before them, a step's token all of them. `length > 1` is a symbol's, no bool.
+        is_causal = True
         if keys.shape[2]:
+            is_causal = False
             key, value = torch.cat((keys, key), 2), torch.cat((values, value), 2)
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=bool(length > 1), enable_gqa=True)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=is_causal, enable_gqa=True)
         x = x + self.output(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
         y = self.hidden_norm(x)
         result: torch.Tensor = x + self.down(F.silu(self.gate(y)) * self.up(y))
