@@ -163,7 +163,8 @@ def quick_start(device: str) -> tuple[hidet.FlowGraph, hidet.Tensor, np.ndarray]
         f"Graph(x: float32[2, 3][{device}]){{",
         f"  c = Constant(float32[3, 2][{device}])",
         f"  c_1 = Constant(float32[2][{device}])",
-        f"  x_1: float32[2, 2][{device}] = Matmul(x, c, trans_a=False, trans_b=False, fp32_precision='ieee')",
+        f"  x_1: float32[2, 2][{device}] = "
+        "Matmul(x, c, trans_a=False, trans_b=False, fp32_precision='ieee', fast_accum=False)",
         f"  x_2: float32[2, 2][{device}] = Add(x_1, c_1, alpha=1)",
         "  return x_2",
         "}",

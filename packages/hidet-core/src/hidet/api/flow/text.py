@@ -2,7 +2,7 @@
 
 Graph(x: float32[2, 3][cpu]){
   c = Constant(float32[3, 2][cpu])
-  x_1: float32[2, 2][cpu] = Matmul(x, c, trans_a=False, trans_b=False, fp32_precision='ieee')
+  x_1: float32[2, 2][cpu] = Matmul(x, c, trans_a=False, trans_b=False, fp32_precision='ieee', fast_accum=False)
   return x_1
 }
 """
@@ -92,9 +92,9 @@ class _Text:
                 self._lines.append(f"{self._new(each, 'c')} = Constant({self._type(each)})")
 
     def operator(self, made: Sequence[Any], name: str, read: Sequence[Any], attrs: Mapping[str, Any]) -> None:
-        """The line of an operator. read: None for what is absent."""
+        """The line of an operator. read: None for what is absent. Attributes that ask for nothing are left out."""
         given = ["none" if each is None else self._names[each] for each in read]
-        told = [f"{key}={_shown(value)}" for key, value in attrs.items()]
+        told = [f"{key}={_shown(value)}" for key, value in attrs.items() if value is not None]
         results = self.declared(made)
         self._lines.append(f"{results} = {name}({', '.join([*given, *told])})")
 
