@@ -8,13 +8,20 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.passes.rows_along_k import RowsAlongK
+from hidet.cuda.schedules.matmul import MatmulRule
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, rules_of
+from hidet.cuda.testing.tasks import scheduled_task
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 
 
-def scaled(m: int, n: int, k: int, dtype: str = "f8e4m3", *, fast: bool = False, bias: bool = False) -> str:
+def context_of(arch: str) -> CompileContext:
+    target, cache = CudaTarget(arch), open_cache(enabled=False)
+    return CompileContext(target=target, registry=load_registry(), options=Options(), cache=cache)
+
+
+def scaled(m: int | str, n: int, k: int, dtype: str = "f8e4m3", *, fast: bool = False, bias: bool = False) -> str:
     """What `_scaled_mm` becomes: a product with a scale of each row and of each column."""
     added = f"\n  %4: f32[{m}, {n}] = add(%2, %bias)" if bias else ""
     return f"""graph g(%a: {dtype}[{m}, {k}], %b: {dtype}[{n}, {k}], %s: f32[{m}, 1], %t: f32[1, {n}], %bias: f32[{n}]):
@@ -26,11 +33,28 @@ def scaled(m: int, n: int, k: int, dtype: str = "f8e4m3", *, fast: bool = False,
 """
 
 
-def of_integers(m: int, n: int, k: int) -> str:
+def of_integers(m: int | str, n: int, k: int) -> str:
     return f"""graph g(%a: i8[{m}, {k}], %b: i8[{n}, {k}]):
   %0: i32[{m}, {n}] = matmul(%a, %b, trans_b=True, dtype=i32)
   return %0
 """
+
+
+def of_blocks(m: int | str, n: int, k: int) -> str:
+    blocks, columns = -(-k // 128), -(-n // 128)
+    scales = f"%s: f32[{m}, {blocks}]{{1, {m}}}, %t: f32[{blocks}, {columns}]"
+    return f"""graph g(%a: f8e4m3[{m}, {k}], %b: f8e4m3[{n}, {k}], {scales}):
+  %0: bf16[{m}, {n}] = block_scaled_matmul(%a, %b, %s, %t, trans_b=True)
+  return %0
+"""
+
+
+SYMBOLIC = {
+    "scales of rows": scaled("m", 256, 384),
+    "fast sums": scaled("m", 256, 384, fast=True),
+    "scales of blocks": of_blocks("m", 256, 384),
+    "integers": of_integers("m", 256, 384),
+}
 
 
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
@@ -56,23 +80,20 @@ def test_kernels_of_any_number_of_rows_compile_without_spills(m, text):
     assert_compiles(text(m, 4096, 2048), "sm_90a")
 
 
-def test_fast_sums_compile_without_spills():
-    assert_compiles(scaled(4096, 7168, 2048, fast=True), "sm_90a")
-    assert_compiles(scaled(4096, 7168, 2048, fast=True), "sm_89")
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
+def test_kernels_of_both_kinds_of_sums_compile_without_spills(arch):
+    for fast in (False, True):
+        assert_compiles(scaled(4096, 7168, 2048, fast=fast), arch)
+
+
+@pytest.mark.parametrize("name", ["scales of rows", "scales of blocks"])
+def test_kernels_of_all_numbers_of_rows_compile_without_spills(name):
+    assert_compiles(f"symbol m: 1.. hint 300\n{SYMBOLIC[name]}", "sm_90a")
 
 
 def test_other_products_of_integers_are_not_taken():
     text = "graph g(%a: i8[256, 256], %b: i8[256, 256]):\n  %0: i8[256, 256] = matmul(%a, %b)\n  return %0\n"
     assert rules_of(text, "sm_90a") != ["cuda.matmul"]
-
-
-def of_blocks(m: int, n: int, k: int) -> str:
-    blocks, columns = -(-k // 128), -(-n // 128)
-    scales = f"%s: f32[{m}, {blocks}]{{1, {m}}}, %t: f32[{blocks}, {columns}]"
-    return f"""graph g(%a: f8e4m3[{m}, {k}], %b: f8e4m3[{n}, {k}], {scales}):
-  %0: bf16[{m}, {n}] = block_scaled_matmul(%a, %b, %s, %t, trans_b=True)
-  return %0
-"""
 
 
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
@@ -85,10 +106,35 @@ def test_kernels_with_scales_of_blocks_compile_without_spills(m):
     assert_compiles(of_blocks(m, 4096, 2048), "sm_90a")
 
 
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_any_number_of_rows_is_multiplied(name, arch):
+    sizes, arrays = {"m": 37}, None
+    if name == "integers":
+        random = np.random.default_rng(1)
+        drawn = {"a": 37, "b": 256}
+        arrays = {name: random.integers(-128, 128, (rows, 384)).astype(np.int8) for name, rows in drawn.items()}
+    assert_right(
+        f"symbol m: 1.. hint 40\n{SYMBOLIC[name]}", "cuda.matmul", 0 if arrays else 3e-2, arrays, sizes, arch=arch
+    )
+
+
+@pytest.mark.parametrize("text", [scaled(300, 256, 384), of_blocks(300, 256, 384)], ids=["rows", "blocks"])
+def test_all_tiles_that_may_be_tuned_hold_the_scales_they_are_for(text):
+    task = scheduled_task(text, "sm_90a").task
+    ctx = context_of("sm_90a")
+    match = MatmulRule().match(task, ctx)
+    space = MatmulRule().space(match, ctx)
+    tiles = next(knob for knob in space.knobs if knob.name == "tile").values
+    scales = match.data.scales
+    assert tiles
+    for each in (tile.tiles for tile in tiles):
+        assert each.per_thread <= 96
+        assert scales is None or (scales.size % each.k == 0 and scales.columns % each.n == 0)
+
+
 def after_pass(text: str, arch: str) -> str:
-    target, cache = CudaTarget(arch), open_cache(enabled=False)
-    ctx = CompileContext(target=target, registry=load_registry(), options=Options(), cache=cache)
-    return str(RowsAlongK().run(parse_graph(text, load_registry().operators), ctx))
+    return str(RowsAlongK().run(parse_graph(text, load_registry().operators), context_of(arch)))
 
 
 def test_rows_across_k_are_copied():

@@ -66,7 +66,7 @@ def tilings_by_size(
     """
     nbytes, most = product.a.tensor.type.dtype.nbytes, dims.bounds(product.m)[1]
     tables = ([replace(t, tiles=with_bytes_along_k(t.tiles, nbytes)) for t in table] for table in _TABLES)
-    table = next(table for table in tables if table[0].tiles in choices)
+    table = max(tables, key=lambda table: sum(tiling.tiles in choices for tiling in table))
     found: list[Tiling] = []
     for tiling in table:
         own = tiling if tuple(splits) == SPLIT_K else replace(tiling, split_k=splits[0])

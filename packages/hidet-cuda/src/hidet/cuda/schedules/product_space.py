@@ -11,6 +11,7 @@ from hidet.cuda.schedules.product_tiles import (
     GEMV_TILES,
     can_be_warp_specialized,
     copies_elements,
+    has_own_scales,
     is_gemv,
     shared_tiles,
     specialized_tiles,
@@ -88,7 +89,8 @@ def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:
     if can_be_warp_specialized(product, target):
         tables = {"warp-specialized": specialized_tiles(product), **tables}
     for kernel, tiles in tables.items():
-        found += [KernelTile(kernel, replace(with_bytes_along_k(each, nbytes), stages=0)) for each in tiles]
+        wide = (replace(with_bytes_along_k(each, nbytes), stages=0) for each in tiles)
+        found += [KernelTile(kernel, each) for each in wide if has_own_scales(product, each)]
     return list(dict.fromkeys(found))
 
 

@@ -55,13 +55,18 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     if is_gemv(product):
         return (GEMV_TILES,)
     nbytes = product.a.tensor.type.dtype.nbytes
-    found = tuple(with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
+    found = (with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
+    return tuple(tiles for tiles in found if has_own_scales(product, tiles))
+
+
+def has_own_scales(product: Product, tiles: MatmulTiles) -> bool:
+    """Whether each step of tiles is of one block with scales along k and along columns, with registers for those of
+    rows, or there are none."""
     scales = product.scales
     if scales is None:
-        return found
-    # Steps and columns of a tile have one scale.
-    whole = (tiles for tiles in found if scales.size % tiles.k == scales.columns % tiles.n == 0)
-    return tuple(tiles for tiles in whole if not tiles.is_transposed or tiles.m <= _MOST_SCALED)
+        return True
+    is_one_block = scales.size % tiles.k == scales.columns % tiles.n == 0
+    return is_one_block and (not tiles.is_transposed or tiles.m <= _MOST_SCALED)
 
 
 def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:

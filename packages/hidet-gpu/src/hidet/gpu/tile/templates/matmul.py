@@ -97,8 +97,7 @@ def matmul_kernel(
     factors: the type in which elements are multiplied; None is that of the matrices, tf32 for those of f32.
 
     steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all. is_promoted: the
-    products of each step are summed apart, and then added to the others without matrix units, times
-    step_scales.
+    products of each step are summed apart, and then added to the others without matrix units, times `step_scales`.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
@@ -106,6 +105,7 @@ def matmul_kernel(
     tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed)
     total = RTile("total", accumulator, tiles.m, tiles.n, tiles.is_transposed)
     part = RTile("part", accumulator, tiles.m, tiles.n, tiles.is_transposed) if is_promoted else total
+    # Of the products of a step; and those of the next one, on their way while it is multiplied.
     scale = RTile("scale", accumulator, tiles.m, 1, tiles.is_transposed)
     coming = replace(scale, name="scale_of_row"), RTile("scale_of_columns", accumulator, 1, 1, tiles.is_transposed)
     result = RTile("result", c.dtype, tiles.m, tiles.n, tiles.is_transposed)
@@ -134,7 +134,7 @@ def matmul_kernel(
         ]
 
     def asked(step: Expr) -> list[TileStmt]:
-        """Scales of a step, which are on their way while another one is multiplied."""
+        """Read the scales of a step."""
         if step_scales is None:
             return []
         of_row, of_columns = step_scales.of_row, step_scales.of_columns
