@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
+from hidet.context import CompileContext, Options, make_context
 from hidet.cuda.passes.rows_along_k import RowsAlongK
 from hidet.cuda.schedules.matmul import MatmulRule
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, rules_of
 from hidet.cuda.testing.tasks import scheduled_task
+from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
+from hidet.testing.interpret import interpret
+from hidet.testing.scheduled import run_scheduled, scheduled_graph
 
 
 def context_of(arch: str) -> CompileContext:
@@ -158,3 +161,26 @@ def test_floats_without_matrix_units_become_f16(other, arch):
   return %0
 """
     assert after_pass(text, arch).count("f16[") == 2
+
+
+WITHOUT_UNITS = {
+    "integers": of_integers(70, 48, 160),
+    "many integers": of_integers(300, 256, 160),
+    "floats": scaled(200, 144, 160),
+    "scales of blocks": of_blocks(70, 144, 304),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_UNITS)
+def test_products_without_matrix_units_are_right(name):
+    ctx = make_context(target="cuda:sm_80", options={"cuda.matrix_units": False})
+    graph = parse_graph(WITHOUT_UNITS[name], load_registry().operators)
+    random = np.random.default_rng(0)
+    arrays = []
+    for value in graph.inputs:
+        shape, dtype = value.tensor.shape, value.tensor.dtype
+        drawn = random.integers(-128, 128, shape) if dtype.is_int else random.standard_normal(shape)
+        arrays.append(drawn.astype(dtype.numpy()))
+    (found,) = run_scheduled(scheduled_graph(graph, ctx), arrays, block_launches)
+    (right,) = (np.asarray(array).astype(np.float64) for array in interpret(graph, arrays))
+    np.testing.assert_allclose(found.astype(np.float64), right, rtol=1e-2, atol=1e-2)
