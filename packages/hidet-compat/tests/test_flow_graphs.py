@@ -116,6 +116,7 @@ def test_what_is_dumped_is_a_model_of_onnx(graph) -> None:
     assert [(a.name, a.i) for a in model.graph.node[0].attribute if a.type == onnx.AttributeProto.INT] == [
         ("trans_a", 0),
         ("trans_b", 0),
+        ("fast_accum", 0),
     ]
 
 
