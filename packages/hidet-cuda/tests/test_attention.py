@@ -15,8 +15,10 @@ from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.schedules import attention_tiles
 from hidet.cuda.schedules.attention_plan import Plan, choose_plan, conditions, plans_by_size
+from hidet.cuda.schedules.attention_space import attention_space
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
+from hidet.gpu.schedules.attention_launch import problem_of
 from hidet.gpu.schedules.attention_tiles import simt_blocks, simt_tiles
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.types import TensorType
@@ -351,6 +353,17 @@ def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pyte
     shapes = {name: (1, 2, keys if name != "q" else 20, 64) for name in "qkv"}
     text = graph("f16", ("b", 2, "s", 64), ("b", 2, "t", 64), hints={"b": 1, "s": 20, "t": 300})
     is_right(text, "f16", shapes, sizes={"b": 1, "s": 20, "t": keys}, arch="sm_90a")
+
+
+@pytest.mark.parametrize("depth", [40, 64, 112, 128, 160, 192, 256])
+@pytest.mark.parametrize("queries", [2048, 256])
+def test_what_is_chosen_may_be_tuned(depth, queries):
+    """Shared memory and registers suffice for it, as by the constraints of the space."""
+    text = graph("f16", (1, 32, queries, depth), (1, 32, 8192, depth))
+    problem, target = problem_of(scheduled_task(text, "sm_90a").task), CudaTarget("sm_90a")
+    chosen = choose_plan(problem, target)
+    assert chosen.is_warp_specialized
+    assert [rule.doc for rule in attention_space(problem, chosen, target).constraints if not rule.holds(chosen)] == []
 
 
 COMPILED = {

@@ -62,6 +62,8 @@ _WARP_SPECIALIZED = {
 than two, but have no registers for longer rows."""
 _TWO_GROUPS = 8
 """Warps."""
+_BARRIER_BYTES = 1024
+"""Room for barriers, and for tiles that start at multiples of 1024 bytes."""
 _SHORTEST = 40
 """Elements of rows of keys and values from which on they are multiplied by warp groups."""
 _LEAST_KEYS = 256
@@ -353,6 +355,18 @@ def shared_bytes(problem: AttentionProblem, tiles: AttentionTiles) -> int:
     # Rows whose length is no power of two are padded by 16 bytes.
     query, key = nbytes * (depth + 8), nbytes * (depth + width + 16)
     return tiles.rows * query + tiles.stages * tiles.keys * key
+
+
+def specialized_bytes(problem: AttentionProblem, tiles: AttentionTiles) -> int:
+    """What a warp-specialized block needs of shared memory, whose results are staged where its queries were."""
+    depth, width = (row_room(extent) or padded(extent) for extent in (problem.depth, problem.width))
+    nbytes = problem.q.dtype.nbytes
+    return nbytes * (tiles.rows * depth + tiles.stages * tiles.keys * (depth + width)) + _BARRIER_BYTES
+
+
+def is_specialized_tile(problem: AttentionProblem, tiles: AttentionTiles) -> bool:
+    """Whether a table has tiles of warp-specialized blocks, whatever their number of stages."""
+    return any(replace(choice.tiles, stages=tiles.stages) == tiles for choice in _specialized_choices(problem))
 
 
 def thread_sums(problem: AttentionProblem, tiles: AttentionTiles) -> int:

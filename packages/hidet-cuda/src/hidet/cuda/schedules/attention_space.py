@@ -9,9 +9,11 @@ from hidet.cuda.schedules.attention_plan import (
     can_be_stacked,
     chunk_of,
     has_masked_registers,
+    is_specialized_tile,
     is_stacked_well,
     may_be_warp_specialized,
     shared_bytes,
+    specialized_bytes,
     splits_of,
     thread_sums,
 )
@@ -27,10 +29,6 @@ _SPLITS = (1, 2, 4, 8, 16, 32)
 _KEYS = (16, 32, 48, 64, 128)
 _SUMS = 176
 """Registers of the 255 of a thread that scores and results may take."""
-_SPECIALIZED_KEYS = 128
-"""Keys of a step of warp-specialized blocks."""
-_SHORT = 64
-"""Rows of keys up to which three warp groups have registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
         (
             Constraint(
                 f"shared memory holds queries and stages: {limit} bytes",
-                lambda p: shared_bytes(problem, p.tiles) <= limit,
+                lambda p: (specialized_bytes if p.is_warp_specialized else shared_bytes)(problem, p.tiles) <= limit,
             ),
             Constraint(
                 f"scores and results take {_SUMS} registers at most", lambda p: thread_sums(problem, p.tiles) <= _SUMS
@@ -107,15 +105,8 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
             ),
             Constraint("plans by size have tiles of their own", lambda p: not p.others or p == default),
             Constraint(
-                f"warp-specialized blocks see all keys, {_SPECIALIZED_KEYS} a step",
-                lambda p: (
-                    not p.is_warp_specialized
-                    or (p.chunk is None and not p.stacked and p.tiles.keys == _SPECIALIZED_KEYS)
-                ),
-            ),
-            Constraint(
-                f"three warp groups have registers for rows of {_SHORT} elements at most",
-                lambda p: p.tiles.warps < 12 or max(problem.depth, problem.width) <= _SHORT,
+                "warp-specialized blocks have the rows and keys that registers suffice for, of heads one by one",
+                lambda p: not p.is_warp_specialized or (not p.stacked and is_specialized_tile(problem, p.tiles)),
             ),
             Constraint(
                 "the results of stacked heads lie regularly",
