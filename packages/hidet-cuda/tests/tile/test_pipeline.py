@@ -8,7 +8,7 @@ import pytest
 from hidet import dtypes
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.tile.pipeline import CLUSTER, can_share_copies, fits_pipeline, lower_pipeline
-from hidet.gpu.tile.lower.statements import element_count
+from hidet.gpu.tile.lower.statements import array_bytes
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import GTensor, computed, matrix
 from hidet.ir import build
@@ -145,7 +145,7 @@ def test_boxes_of_results_are_written_while_the_next_tile_is_multiplied(tiles, o
         node.var for node in walk(pipeline.function.body) if isinstance(node, s.Declare) and node.var.name == "staging"
     )
     width = math.gcd(tiles.n, 128 // out.nbytes)
-    assert len(pipeline.maps) == 3 and element_count(staging) == slots * tiles.m * width
+    assert len(pipeline.maps) == 3 and array_bytes(staging) == slots * tiles.m * width * staging.dtype.nbytes
     assert pipeline.shared_bytes <= TARGET.block_shared_memory
     result, expected = multiply(m, n, 72, tiles, blocks, out=out)
     tolerance = 2e-2 if out is dtypes.bf16 else 2e-3

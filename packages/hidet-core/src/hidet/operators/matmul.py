@@ -83,8 +83,8 @@ def _result_dtype(a: Operand, b: Operand, dtype: DType | None) -> DType:
     """The type of a result. DTypeError for one that does not hold products of the operands' kind."""
     if dtype is None:
         return require_same_dtype("matmul", (a, b))
-    kinds = {(operand.dtype.is_float, operand.dtype.is_int) for operand in (a, b)}
-    if kinds not in ({(True, False)}, {(False, True)}) or kinds != {(dtype.is_float, dtype.is_int)}:
+    types = (a.dtype, b.dtype, dtype)
+    if not all(each.is_float for each in types) and not all(each.is_int for each in types):
         raise DTypeError(f"operator matmul: results of {dtype} for products of {a.dtype} and {b.dtype}")
     if any(operand.dtype.bits > dtype.bits for operand in (a, b)):
         raise DTypeError(f"operator matmul: results of {dtype} are narrower than factors of {a.dtype} and {b.dtype}")

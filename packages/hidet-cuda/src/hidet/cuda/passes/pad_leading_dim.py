@@ -23,6 +23,7 @@ from hidet.cuda.schedules.tiling import (
 from hidet.dims import Dim
 from hidet.gpu.passes.replace import repeated, replace_results
 from hidet.gpu.schedules.product import ALIGN
+from hidet.gpu.schedules.strides import strides_with_room
 from hidet.gpu.schedules.tiling import Extents
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.graph.graph import Graph, Node, Value
@@ -86,16 +87,8 @@ def _padded(types: dict[Value, TensorType]) -> dict[Value, TensorType]:
         others = [axis for axis in range(type_.rank) if axis != fast]
         nbytes = type_.dtype.nbytes
         if any(strides[axis] * nbytes % ALIGN for axis in others if extents[axis] > 1):
-            found[value] = type_.with_strides(_apart(extents, others, fast, ALIGN // nbytes))
+            found[value] = type_.with_strides(strides_with_room(extents, fast, ALIGN // nbytes))
     return found
-
-
-def _apart(extents: list[int], others: list[int], fast: int, multiple: int) -> list[int]:
-    """Strides of a dense tensor whose axis `fast` is innermost and has room for a multiple of elements."""
-    strides, step = [1] * len(extents), -(-extents[fast] // multiple) * multiple
-    for axis in reversed(others):
-        strides[axis], step = step, step * extents[axis]
-    return strides
 
 
 def _pays(

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet import dims, dtypes
+from hidet import dtypes
 from hidet.cuda.schedules.product_tiles import has_units_of, has_whole_blocks
 from hidet.gpu.passes.replace import repeated, replace_results
 from hidet.gpu.schedules.product import ALIGN, FACTORS_OF_8_BITS, known_align
+from hidet.gpu.schedules.strides import strides_with_room
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
@@ -77,9 +78,4 @@ def _type_along(type_: TensorType, axis: int) -> TensorType | None:
     others = [stride for at, stride in enumerate(strides) if at != axis and type_.shape[at] != 1]
     if strides[axis] == 1 and known_align(type_.dtype.nbytes, *others) == ALIGN:
         return None
-    step: dims.Dim = 1
-    found: dict[int, dims.Dim] = {}
-    for at in (axis, *(at for at in reversed(range(type_.rank)) if at != axis)):
-        found[at] = step
-        step = step * type_.shape[at] if at != axis else dims.ceildiv(type_.shape[at], ALIGN) * ALIGN
-    return type_.with_strides([found[at] for at in range(type_.rank)])
+    return type_.with_strides(strides_with_room(type_.shape, axis, ALIGN // type_.dtype.nbytes))

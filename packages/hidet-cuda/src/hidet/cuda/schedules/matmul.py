@@ -47,20 +47,20 @@ class MatmulRule(SharingRule[Product, Tiling]):
 
     def match(self, task: Task, ctx: CompileContext) -> Match[Product] | None:
         """None for other types, for operands that are not matrices in memory, and for results that are no matrix."""
-        left = task.anchor_inputs[0]
+        left, target = task.anchor_inputs[0], gpu_target(ctx.target)
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
             return None
         dtype = left.type.dtype
         if dtype not in TOTALS or task.anchor is None or not sums_usually(task.anchor):
             return None
-        factors = _factors(dtype, task.anchor, gpu_target(ctx.target)) if ctx.option("cuda.matrix_units") else None
+        factors = _factors(dtype, task.anchor, target) if ctx.option("cuda.matrix_units") else None
         product = find_product(task, factors, TOTALS[dtype])
-        if product is None or not _has_usual_operands(product, gpu_target(ctx.target)):
+        if product is None or not _has_usual_operands(product, target):
             return None
         if factors is dtypes.f16 and ctx.option("cuda.fp16_accumulation") and not is_gemv(product):
             product = find_product(task, factors, dtypes.f16)
             assert product is not None
-        is_wide = not is_small(product, per_device(_WIDE_BY_REDUCTION, gpu_target(ctx.target)))
+        is_wide = not is_small(product, per_device(_WIDE_BY_REDUCTION, target))
         if factors is None and not is_wide and task.op_name != "conv":
             return None
         return Match(task, product)

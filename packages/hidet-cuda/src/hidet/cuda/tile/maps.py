@@ -25,8 +25,10 @@ from hidet.ir.visit import substitute, walk
 _NOTHING: Mapping[Var, Expr] = MappingProxyType({})
 _MOST_OUTER = 3
 """Axes of a tensor map besides the two of a matrix."""
-MOST_BOX = 256
+_MOST_BOX = 256
 """Elements of a box along an axis (PTX ISA, "Tensors")."""
+SWIZZLED_BYTES = 8192
+"""Arrays from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,6 +246,19 @@ def shared_map(load: Load, kernel: TileKernel, blocks: int, rank: Expr) -> Share
     return SharedMap(replace(described, tile=part), blocks, rank)
 
 
+def box_map(load: Load, stages: int, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOTHING) -> SourceMap | None:
+    """The tensor map that brings tiles of a matrix, by boxes, to so many stages of a ring; None where TMA cannot copy
+    them. That rows do not overlap is for the caller to know. counts: as of `source_map`."""
+    layout, source = load.target.layout, load.source
+    if not isinstance(source, GTensor) or source.align < CHUNK_BYTES or not layout.is_swizzled:
+        return None
+    if layout.rows > _MOST_BOX or stages * layout.size * layout.nbytes < SWIZZLED_BYTES:
+        return None
+    if any(depends_on_block(size, kernel) for size in (source.rows, source.columns, source.row_stride)):
+        return None
+    return source_map(load, kernel, counts)
+
+
 def source_map(load: Load, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOTHING) -> SourceMap | None:
     """The tensor map that brings a load's tiles; None where there is none. counts: how many matrices indices of the
     block count, besides those of the kernel's grid."""
@@ -279,7 +294,8 @@ def _base(
     source: GTensor, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOTHING
 ) -> tuple[Expr, tuple[OuterAxis, ...]] | None:
     """`base` and `outer` of a map; None where the pointer depends on the block in another way."""
-    extents = {**dict(zip(kernel.grid_vars, kernel.grid, strict=False)), **counts}
+    grid = dict(zip(kernel.grid_vars, kernel.grid, strict=True)) if kernel.grid else {}
+    extents = {**grid, **counts}
     outer = list[OuterAxis]()
     base, *offsets = _terms(source.pointer)
     for offset in offsets:

@@ -19,7 +19,7 @@ from hidet.cuda.schedules.tiling import resident_blocks
 from hidet.cuda.tile.box_loads import copy_stages, prefetched
 from hidet.cuda.tile.box_stores import BoxStores, box_stores
 from hidet.cuda.tile.machine import machine
-from hidet.cuda.tile.maps import MOST_BOX, MatrixMap, SourceMap, depends_on_block, shared_map, source_map
+from hidet.cuda.tile.maps import SWIZZLED_BYTES, MatrixMap, SourceMap, box_map, shared_map, source_map
 from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -42,9 +42,9 @@ from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Fragment, Threads, block_threads
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
-from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
+from hidet.gpu.tile.lower.statements import Staging, TileLowering, array_bytes
 from hidet.gpu.tile.lower.store import StagedParts
-from hidet.gpu.tile.tensors import GTensor, STile
+from hidet.gpu.tile.tensors import STile
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
@@ -55,14 +55,11 @@ CLUSTER = 2
 """Blocks that share copies: a box comes once from the second-level cache for all of them."""
 TILE_INDICES = 2
 """Indices of a grid that count tiles of a matrix, columns and then rows, whose order lowerings choose."""
-_ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
 _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
 # Elements of tiles that leave enough of the 168 registers that all threads start with. Lanes that finish parts of
 # transposed tiles have more neighbours on their way.
 _MOST_HELD, _MOST_HELD_TRANSPOSED = 80, 64
-# Tiles from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat.
-_SWIZZLED_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,17 +88,7 @@ def fits_pipeline(kernel: TileKernel) -> bool:
         return False
     if not all(isinstance(stmt, (t.Mma, *_OF_ONE_WARP)) for stmt in ring.body):
         return False
-    return all(_fits_map(load, ring.stages, kernel) for load in ring.loads)
-
-
-def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
-    layout, source = load.target.layout, load.source
-    if not isinstance(source, GTensor) or source.align < _ALIGN or not layout.is_swizzled:
-        return False
-    if layout.rows > MOST_BOX or stages * layout.size * layout.nbytes < _SWIZZLED_BYTES:
-        return False
-    sizes = (source.rows, source.columns, source.row_stride)
-    return source_map(load, kernel) is not None and not any(depends_on_block(size, kernel) for size in sizes)
+    return all(box_map(load, ring.stages, kernel) is not None for load in ring.loads)
 
 
 def can_share_copies(kernel: TileKernel) -> bool:
@@ -227,7 +214,7 @@ class _Consumer(TileLowering):
     def _box_stores(self, node: t.Store, staging: Staging, kernel: TileKernel, target: GpuTarget) -> BoxStores | None:
         """How TMA writes what is staged of a store, without room for it keeping a block out of the multiprocessor."""
         part = staging.parts.size * staging.parts.tile.dtype.nbytes
-        if part < _SWIZZLED_BYTES:
+        if part < SWIZZLED_BYTES:
             return None
         nbytes, threads = self.shared_bytes(), kernel.threads + WARP
         resident = 1 if self.is_alone() else resident_blocks(nbytes, threads, target)
@@ -252,7 +239,7 @@ class _Consumer(TileLowering):
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         arrays = (*self.shared_arrays(), self._stages.barriers)
-        return sum(element_count(var) * var.dtype.nbytes for var in arrays)
+        return sum(map(array_bytes, arrays))
 
     def is_alone(self) -> bool:
         """Whether threads hold so many elements that a block has all registers of a multiprocessor."""
@@ -271,16 +258,20 @@ class _Consumer(TileLowering):
         return build.seq([*declared, self.stmts(self._body)])
 
     def ring(self, node: t.Ring) -> s.Stmt:
-        """The products of a stage run while those of the next one are started; then it is given back. Where they are
-        computed on in each step, they are waited for instead: another warp group multiplies meanwhile."""
-        stages = self._stages
+        """A loop over stages, which are given back when they are read."""
         for load in node.loads:
-            self._stage[load.target] = stages.slot
+            self._stage[load.target] = self._stages.slot
         products = [stmt for stmt in node.body if isinstance(stmt, t.Mma)]
         sums = [self.fragments[product.accumulator] for product in products]
-        if len(products) < len(node.body):
-            return self._ring_of_steps(node, sums)
-        before = build.size_var("before")
+        runs_on = len(products) == len(node.body)
+        loop = self._loop_that_runs_on(node, sums) if runs_on else self._loop_that_waits(node, sums)
+        for load in node.loads:
+            del self._stage[load.target]
+        return loop
+
+    def _loop_that_runs_on(self, node: t.Ring, sums: Sequence[Fragment]) -> s.Stmt:
+        """The products of a stage run while those of the next one are started; then it is given back."""
+        stages, before = self._stages, build.size_var("before")
         steps = [
             barrier("wait", stages.full(), stages.phase),
             self.stmts(node.body),
@@ -289,14 +280,13 @@ class _Consumer(TileLowering):
             s.Assign(before, stages.slot),
             stages.advanced(),
         ]
-        for load in node.loads:
-            del self._stage[load.target]
         loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
         finished = finished_loop(node.extent, loop, sums, self._give_back(before))
         return build.seq([s.Declare(before, build.index(-1)), finished])
 
-    def _ring_of_steps(self, node: t.Ring, sums: Sequence[Fragment]) -> s.Stmt:
-        """A loop over stages whose products are waited for, before what comes behind the last one of them."""
+    def _loop_that_waits(self, node: t.Ring, sums: Sequence[Fragment]) -> s.Stmt:
+        """The products of a stage are waited for, before what is computed on them; another warp group multiplies
+        meanwhile."""
         last = max(at for at, stmt in enumerate(node.body) if isinstance(stmt, t.Mma)) + 1
         steps = [
             barrier("wait", self._stages.full(), self._stages.phase),
@@ -306,8 +296,6 @@ class _Consumer(TileLowering):
             self.stmts(node.body[last:]),
             self._stages.advanced(),
         ]
-        for load in node.loads:
-            del self._stage[load.target]
         return s.For(node.index, build.index(0), node.extent, build.seq(steps))
 
     def _give_back(self, slot: Expr) -> s.Stmt:

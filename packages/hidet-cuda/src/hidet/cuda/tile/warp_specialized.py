@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tile.box_loads import copy_stages, prefetched
 from hidet.cuda.tile.machine import COPIES, machine
-from hidet.cuda.tile.maps import MOST_BOX, SourceMap, depends_on_block, source_map
+from hidet.cuda.tile.maps import SourceMap, box_map
 from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -30,11 +29,10 @@ from hidet.cuda.tile.warp_group import finish_groups, fits_warp_groups, start_to
 from hidet.errors import ScheduleError
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.layout import CHUNK_BYTES
 from hidet.gpu.tile.lower.copy import box_copy, is_in_background
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
-from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
-from hidet.gpu.tile.tensors import GTensor, RTile, STile
+from hidet.gpu.tile.lower.statements import Staging, TileLowering, array_bytes
+from hidet.gpu.tile.tensors import RTile, STile
 from hidet.gpu.tile.walk import all_stmts, tiles_of
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -88,11 +86,7 @@ def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None
     multipliers = kernel.threads // WARP
     many, few = _REGISTERS[kernel.threads // GROUP]
     maps = () if counts is None else _maps(ring, kernel, counts)
-    copied = _copies(ring, computing, stages)
-    if maps:
-        leader = build.equal(threads.thread, kernel.threads)
-        boxes = copy_stages(ring, maps, computing.shared, stages)
-        copied = [s.If(leader, build.seq([*stages.declared(), boxes]))]
+    copied = _box_copies(ring, maps, computing, stages) if maps else _copies(ring, computing, stages)
     copies = build.seq([registers("decrease", few), *copied])
     work = build.seq([registers("increase", many), *computing.stmts_of(kernel)])
     body = build.seq(
@@ -117,17 +111,16 @@ def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None
 
 def _maps(ring: t.Ring, kernel: TileKernel, counts: Mapping[Var, Expr]) -> tuple[SourceMap, ...]:
     """A map for each load of the ring; none where one of them has none."""
-    found: list[SourceMap] = []
-    for load in ring.loads:
-        source, layout = load.source, load.target.layout
-        if not isinstance(source, GTensor) or source.align < CHUNK_BYTES or layout.rows > MOST_BOX:
-            return ()
-        sizes = (source.rows, source.columns, source.row_stride)
-        described = source_map(load, kernel, counts)
-        if described is None or any(depends_on_block(size, kernel) for size in sizes):
-            return ()
-        found.append(described)
-    return tuple(found)
+    found = [box_map(load, ring.stages, kernel, counts) for load in ring.loads]
+    known = tuple([described for described in found if described is not None])
+    return known if len(known) == len(found) else ()
+
+
+def _box_copies(ring: t.Ring, maps: Sequence[SourceMap], computing: _Computing, stages: Stages) -> list[s.Stmt]:
+    """The producer by TMA: one thread."""
+    leader = build.equal(computing.threads.thread, computing.threads.count)
+    boxes = copy_stages(ring, maps, computing.shared, stages)
+    return [s.If(leader, build.seq([*stages.declared(), boxes]))]
 
 
 def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]:
@@ -177,8 +170,9 @@ class _Computing(TileLowering):
         super().__init__(kernel, threads, machine(FEATURES.__contains__))
         self._stages = stages
         self._staging = self.staging_arrays(kernel)
-        self._idle = [self.shared[tile] for tile in _unread_tiles(kernel, tuple(self._staging))]
-        self._idle = [array for array in self._idle if all(map(partial(_has_room, array), self._staging.values()))]
+        needed = max(map(array_bytes, self._staging.values()), default=0)
+        unread = [self.shared[tile] for tile in _unread_tiles(kernel, tuple(self._staging))]
+        self._idle = [array for array in unread if array_bytes(array) >= needed]
 
     def shared_arrays(self) -> list[Var]:
         """What the kernel declares in shared memory, but for barriers."""
@@ -274,11 +268,6 @@ def _unread_tiles(kernel: TileKernel, stores: Sequence[t.Store]) -> list[STile]:
         return []
     read = tiles_of(after)
     return [stmt.target for stmt in before if isinstance(stmt, t.Load) and stmt.target not in read]
-
-
-def _has_room(array: Var, other: Var) -> bool:
-    """Whether an array has room for another one."""
-    return element_count(array) * array.dtype.nbytes >= element_count(other) * other.dtype.nbytes
 
 
 def _is_overlapped(node: t.TileStmt, following: tuple[t.TileStmt, ...]) -> bool:

@@ -26,6 +26,15 @@ def single_stride(extents: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
     return 0 if found is None else found
 
 
+def strides_with_room(extents: Sequence[Dim], fast: int, multiple: int) -> list[Dim]:
+    """Strides of a dense tensor whose axis `fast` is innermost and has room for a multiple of elements."""
+    strides, step = list[Dim]([1] * len(extents)), dims.ceildiv(extents[fast], multiple) * multiple
+    for axis in reversed(range(len(extents))):
+        if axis != fast:
+            strides[axis], step = step, step * extents[axis]
+    return strides
+
+
 def row_axes(shape: Sequence[Dim], strides: Sequence[Dim]) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Which of several axes may count rows and which matrices, most rows first; each in the order in which they lie in
     memory. Whether either are walked as one is for the caller to see."""

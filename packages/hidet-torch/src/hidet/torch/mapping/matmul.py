@@ -8,6 +8,7 @@ weights are read as they are stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hidet.dims import DimExpr
 from hidet.frontend import Handler, Number
@@ -91,14 +92,14 @@ def _bmm(e: TorchEmitter, a: Value, b: Value) -> Value:
     left, right = _before_merging(e, a, kept=2), _before_merging(e, b, kept=2)
     if not same_shape(left.tensor.shape[:-2], right.tensor.shape[:-2]):
         left, right = a, b
-    return e.reshape(_product(e, left, right), e.result.shape)
+    return e.reshape(multiply(e, left, right), e.result.shape)
 
 
-def _product(e: TorchEmitter, a: Value, b: Value) -> Value:
-    """a[..., m, k] @ b[..., k, n] with numpy's broadcasting of leading axes."""
+def multiply(e: TorchEmitter, a: Value, b: Value, **attrs: Any) -> Value:
+    """a[..., m, k] @ b[..., k, n] with numpy's broadcasting of leading axes. attrs: more of those of `matmul`."""
     left, trans_a = as_stored(e, a)
     right, trans_b = as_stored(e, b)
-    return e.emit("matmul", left, right, trans_a=trans_a, trans_b=trans_b)
+    return e.emit("matmul", left, right, trans_a=trans_a, trans_b=trans_b, **attrs)
 
 
 def _baddbmm(e: TorchEmitter, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
@@ -118,7 +119,7 @@ def _matmul(e: TorchEmitter, a: Value, b: Value) -> Value:
     if b.tensor.rank == 2:
         product = _rows_times_matrix(e, left, right, None)
     else:
-        product = _product(e, left, right)
+        product = multiply(e, left, right)
     return e.reshape(product, e.result.shape)
 
 

@@ -16,7 +16,7 @@ from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.graph.types import same_shape
 from hidet.torch.emitter import TorchEmitter
-from hidet.torch.mapping.matmul import as_stored
+from hidet.torch.mapping.matmul import as_stored, multiply
 
 _OF_MATRICES = (0, 1)
 """`torch.nn.functional.ScalingType`: TensorWise and RowWise."""
@@ -81,7 +81,7 @@ def _scaled(
     if any(scale.tensor.dtype is not dtypes.f32 for scale in scales):
         raise UnsupportedOp(f"a product with scales of {' and '.join(str(scale.tensor.dtype) for scale in scales)}")
     if all(_is_any_of(scale, one) for scale, one in zip(scales, ((m, 1), (1, n)), strict=True)):
-        total = _product(e, a, b, dtypes.f32, fast_accum=use_fast_accum)
+        total = multiply(e, a, b, dtype=dtypes.f32, fast_accum=use_fast_accum)
         for scale in scales:
             total = e.emit("mul", total, e.reshape(scale, (1, 1)) if _is_number(scale) else scale)
     elif same_shape(scales[0].tensor.shape, (m, blocks)) and same_shape(
@@ -97,8 +97,7 @@ def _scaled(
     dtype = e.result.dtype
     if dtype.bits == 8:
         # Hardware saturates such results, where a cast has no number for them.
-        largest = e.constant(dtype.max, dtypes.f32)
-        total = e.emit("minimum", e.emit("maximum", total, e.emit("neg", largest)), largest)
+        total = e.emit("clamp", total, min=dtype.min, max=dtype.max)
     return e.cast(total, dtype)
 
 
@@ -112,10 +111,4 @@ def _is_any_of(scale: Value, shape: Sequence[Dim]) -> bool:
 
 
 def _int_mm(e: TorchEmitter, a: Value, b: Value) -> Value:
-    return _product(e, a, b, dtypes.i32)
-
-
-def _product(e: TorchEmitter, a: Value, b: Value, dtype: DType, *, fast_accum: bool = False) -> Value:
-    left, trans_a = as_stored(e, a)
-    right, trans_b = as_stored(e, b)
-    return e.emit("matmul", left, right, trans_a=trans_a, trans_b=trans_b, dtype=dtype, fast_accum=fast_accum)
+    return multiply(e, a, b, dtype=dtypes.i32)

@@ -324,7 +324,7 @@ class TileLowering:
         """Shared memory for what is staged: of the last ring; None where that is too small."""
         dtype = staging.parts.tile.dtype
         for array in self._idle:
-            if element_count(array) * array.dtype.nbytes >= staging.parts.size * dtype.nbytes:
+            if array_bytes(array) >= staging.parts.size * dtype.nbytes:
                 return Bitcast(build.address(array, 0), PointerType(dtype, "shared"))
         return None
 
@@ -338,12 +338,12 @@ class Staging:
     is_mapped_after: bool
 
 
-def element_count(array: Var) -> int:
-    """Elements of a shared array."""
+def array_bytes(array: Var) -> int:
+    """Bytes of a shared array."""
     assert isinstance(array.type, BufferType)
     (count,) = array.type.shape
     assert isinstance(count, Const) and isinstance(count.value, int)
-    return count.value
+    return count.value * array.dtype.nbytes
 
 
 def _started(copies: Sequence[BoxCopy], node: t.Ring, index: Var) -> s.Stmt:
