@@ -13,6 +13,7 @@ from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launches
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
+from hidet.cuda.testing.tasks import scheduled_task
 from hidet.ir.func import Module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
@@ -118,3 +119,34 @@ def test_launches_have_the_attribute_where_the_kernel_waits(
 
 def test_a_kernel_that_waits_itself_is_launched_in_order() -> None:
     assert launched("sm_90a", before='    call("cuda.grid_dependency_wait", type=None)\n').attributes == ()
+
+
+ATTENTION = """
+graph g(%q: f16[2, 8, 1024, 64], %k: f16[2, 8, 1024, 64], %v: f16[2, 8, 1024, 64]):
+  %0: f16[2, 8, 1024, 64] = attention(%q, %k, %v)
+  return %0
+"""
+
+
+def linear(m: int, n: int, k: int) -> str:
+    return f"""
+graph g(%x: f16[{m}, {k}], param %w: f16[{n}, {k}]):
+  %0: f16[{m}, {n}] = linear(%x, %w)
+  return %0
+"""
+
+
+def overlapped_kernels(graph: str) -> list[str]:
+    """The kernels that a graph of one operator is made of, as they wait."""
+    made = overlapped_launches(scheduled_task(graph, "sm_90a").program.module)
+    return [
+        print_module(Module((function,), function.name)) for function in made.functions if function.kind == "kernel"
+    ]
+
+
+@pytest.mark.parametrize("graph", [linear(8, 4096, 4096), linear(4096, 4096, 512), ATTENTION])
+def test_warp_specialized_kernels_make_their_barriers_ready_before_they_wait(graph: str) -> None:
+    with_barriers = [text for text in overlapped_kernels(graph) if "cuda.barrier_init" in text]
+    assert with_barriers
+    for text in with_barriers:
+        assert text.index("cuda.barrier_init") < text.index("cuda.grid_dependency_wait") < text.index("tensor_load")

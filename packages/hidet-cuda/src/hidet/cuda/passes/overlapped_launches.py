@@ -28,6 +28,8 @@ _PREPARATIONS = frozenset(
     }
 )
 """Of a block: of its barriers in shared memory, and of maps, which are arguments."""
+_AMONG_LANES = frozenset({"gpu.shuffle", "gpu.syncwarp"})
+"""Calls by which lanes of a warp meet, and touch no memory."""
 _QUIET = (Seq, Declare, Assign, For, If, Evaluate)
 """Statements that access memory by expressions alone."""
 
@@ -76,7 +78,7 @@ def _touches_no_memory(stmt: Stmt) -> bool:
     for node in walk(stmt):
         if isinstance(node, Call):
             is_pure = node.intrinsic is not None and node.intrinsic.effect == "pure"
-            if not is_pure and node.callee not in _PREPARATIONS:
+            if not is_pure and node.callee not in _PREPARATIONS | _AMONG_LANES:
                 return False
         elif isinstance(node, Load) or (isinstance(node, Stmt) and not isinstance(node, _QUIET)):
             return False
