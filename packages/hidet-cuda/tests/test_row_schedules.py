@@ -7,6 +7,7 @@ import pytest
 
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.gpu.schedules import row_layout
+from hidet.ir.printer import print_module
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import walk
 from hidet.schedule.select import ScheduledTask
@@ -58,6 +59,9 @@ LARGE_MEANS = {
     "channels-last group norm in steps, whose last part is shorter": same(
         "f32[1, 16, 61, 67]{65392, 1, 1072, 16}", "group_norm(%x, groups=1, eps=0.0)"
     ),
+    "channels-last group norm in pieces, whose last part is shorter": same(
+        "f32[1, 16, 61, 67]{65392, 1, 1072, 16}", "group_norm(%x, groups=2, eps=0.0)"
+    ),
     "variance": graph("f32[5, 100]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
     "deviation of columns": graph("f32[70, 24]", "f32[24]", "std(%x, axes=[0], keepdim=False, correction=1)"),
 }
@@ -82,6 +86,9 @@ REDUCTIONS = {
     "mean of everything in two steps": graph("f16[100, 101]", "f16[]", "mean(%x, axes=[0, 1], keepdim=False)"),
     "maximum": graph("f16[5, 64]", "f16[5]", "amax(%x, axes=[1], keepdim=False)"),
     "product of integers": graph("i32[5, 33]", "i64[5]", "prod(%x, axes=[1], keepdim=False)"),
+    "channels-last group norm in pieces, whose last part is shorter": same(
+        "f32[1, 16, 61, 67]{65392, 1, 1072, 16}", "group_norm(%x, groups=2, eps=0.0)"
+    ),
     "variance": graph("f32[5, 100]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
     "variance and mean": """
     graph g(%x: f32[5, 33]):
@@ -198,6 +205,9 @@ FEW_LONG = {
     "channels-last group norm": same(
         "f32[1, 16, 64, 64]{65536, 1, 1024, 16}", "group_norm(%x, %w, groups=1, eps=1e-05)", "%w: f32[16]"
     ),
+    "group norm of pieces shorter than a line": same(
+        "f16[4, 20, 64, 64]{81920, 1, 1280, 20}", "group_norm(%x, %w, groups=2, eps=1e-05)", "%w: f16[20]"
+    ),
     "variance of columns": graph("f32[3000, 8]", "f32[8]", "var(%x, axes=[0], keepdim=False, correction=1)"),
 }
 
@@ -221,13 +231,29 @@ def test_a_mean_and_the_variance_about_it_are_made_of_parts_in_the_same_steps() 
 
 
 def test_whole_blocks_keep_long_rows_of_halves() -> None:
-    channels_last = "f16[4, 20, 64, 64]{81920, 1, 1280, 20}"
-    text = same(channels_last, "group_norm(%x, groups=2, eps=1e-05)")
+    text = same("f16[4, 20, 64, 64]", "group_norm(%x, groups=2, eps=1e-05)")
     assert_right(text, "gpu.rows", 4e-3)
     (step,) = schedule_text(text, "sm_90a").steps
     assert isinstance(step, ScheduledTask)
     assert not step.program.scratch
     assert_compiles(text, "sm_90a")
+
+
+def test_rows_in_pieces_are_read_along_the_neighbours_of_all_rows() -> None:
+    text = FEW_LONG["group norm of pieces shorter than a line"]
+    (step,) = schedule_text(text, "sm_90a").steps
+    assert isinstance(step, ScheduledTask)
+    first = print_module(step.program.module).split("@kernel")[1]
+    assert "[i0 * x0_stride0 + first + (part" in first and "f16x4)" in first
+    assert_compiles(text, "sm_90a")
+
+
+@pytest.mark.parametrize("length", [1, 70, 2100])
+def test_rows_in_pieces_may_have_any_number_of_them(length: int) -> None:
+    text = same("f32[2, 16, t]{16*t, 1, 16}", "group_norm(%x, groups=2, eps=1e-05)")
+    (step,) = schedule_text(f"symbol t: 1.. hint 4096\n{text}").steps
+    assert isinstance(step, ScheduledTask) and step.program.scratch
+    assert_right(f"symbol t: 1.. hint 4096\n{text}", "gpu.rows", 1e-4, sizes={"t": length})
 
 
 def test_many_rows_longer_than_registers_are_read_again() -> None:

@@ -25,6 +25,8 @@ _KEPT = 32
 """Elements of a row that a thread keeps in registers at most."""
 _RESIDENT = 1024
 """Threads of a multiprocessor from which on it is busy."""
+_LINE_BYTES = 128
+"""A line of the caches."""
 SIDE = 32
 """Threads of a block that work on different rows, where rows lie side by side: a warp reads neighbours."""
 
@@ -40,7 +42,8 @@ class RowLayout:
     last of the inner axes, or of the outer ones. threads: that share a row. copies: how often each of them reads; what
     it read stays in registers; 0 is any number of times, and rows are read again for every statistic.
     wide: operands, also of results, whose addresses have to be multiples of 16 bytes. target: what runs them. is_there:
-    the condition under which an element is part of the row; None for all of them.
+    the condition under which an element is part of the row; None for all of them. is_in_pieces: whether a row is made
+    of pieces shorter than a line of the caches, between those of other rows, as groups of channels are that lie last.
     """
 
     program: RowProgram
@@ -55,6 +58,7 @@ class RowLayout:
     wide: tuple[Operand, ...]
     target: GpuTarget
     is_there: Expr | None = None
+    is_in_pieces: bool = False
 
     @property
     def axis(self) -> Var:
@@ -182,7 +186,15 @@ def row_layout(
         return None
     side_by_side = bool(outer) and lead.coefficient(outer[-1]) == 1 and lead.coefficient(inner[-1]) != 1
     bound = _with(program, fixed)
-    layout = RowLayout(bound, outer, outer_extents, inner, inner_extents, side_by_side, 1, 1, 0, (), target, is_there)
+    piece = inner_extents[-1] if outer and lead.coefficient(inner[-1]) == 1 and len(inner) > 1 else 0
+    is_in_pieces = (
+        isinstance(piece, int)
+        and 0 < piece * accesses(program.element)[0].dtype.nbytes < _LINE_BYTES
+        and lead.coefficient(outer[-1]) == piece
+    )
+    layout = RowLayout(
+        bound, outer, outer_extents, inner, inner_extents, side_by_side, 1, 1, 0, (), target, is_there, is_in_pieces
+    )
     return _shared_out(_widened(layout, strides))
 
 

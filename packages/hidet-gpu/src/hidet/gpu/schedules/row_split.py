@@ -5,7 +5,8 @@
       of each row: what these reduce to          few
     for each part of a row: results of its elements
 
-A mean and the variance about it are made in the same steps: parts have means of their own.
+A mean and the variance about it are made in the same steps: parts have means of their own. Rows in pieces between
+those of other rows are cut along the pieces as well, so that blocks read neighbours of several rows at once.
 All steps are row programs. Parts are reduced in the order in which they lie in the row, so results are reproducible.
 """
 
@@ -35,6 +36,8 @@ _LEAST = 2048
 """Elements of a part, or rows of neighbours side by side, from which on a block is worth its launch."""
 _LEAST_SIDE = 64
 _STEP = 64
+_LEAST_IN_PIECES = 16384
+"""Elements of a row in pieces from which on one block does not read it as fast as it comes."""
 
 
 Entry = TypeVar("Entry")
@@ -60,7 +63,8 @@ def split_rows(layout: RowLayout, count: int) -> SplitRows:
     """The row program in steps, over about `count` parts of a row."""
     longest = _longest(layout)
     axis, extent, chunk = layout.inner[longest], layout.inner_extents[longest], _chunk(layout, count)
-    return _Split(layout, axis, extent, chunk, dims.ceildiv(extent, chunk)).result()
+    beside = layout.inner[-1:] if layout.is_in_pieces and longest < len(layout.inner) - 1 else ()
+    return _Split(layout, axis, extent, chunk, dims.ceildiv(extent, chunk), beside).result()
 
 
 def has_parts(layout: RowLayout, count: int) -> bool:
@@ -75,6 +79,9 @@ def is_simple(program: RowProgram) -> bool:
 
 def parts_of(layout: RowLayout) -> int:
     """Into about how many parts rows are cut; 1 where one kernel keeps the device as busy."""
+    if layout.is_in_pieces and extent_estimate(layout.program.row_elements) >= _LEAST_IN_PIECES:
+        count = extent_estimate(layout.inner_extents[_longest(layout)]) // _LEAST_SIDE
+        return count if count > 1 and has_parts(layout, count) else 1
     # Rows that are reduced several times are read again from the cache, by a block each if there are enough.
     if not is_simple(layout.program) and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
         return 1
@@ -110,17 +117,23 @@ def _blocks(layout: RowLayout) -> int:
 
 
 class _Split:
-    """Cuts rows along `axis` into `parts` of `chunk` positions."""
+    """Cuts rows along `axis` into `parts` of `chunk` positions, and along the axes `beside` into single ones."""
 
-    def __init__(self, layout: RowLayout, axis: Var, extent: Dim, chunk: Dim, parts: Dim) -> None:
+    def __init__(
+        self, layout: RowLayout, axis: Var, extent: Dim, chunk: Dim, parts: Dim, beside: tuple[Var, ...]
+    ) -> None:
         self.layout, self.program, self.axis = layout, layout.program, axis
         self.outer, self.extents, self.parts = layout.outer, layout.outer_extents, parts
+        self.beside = beside
+        whole = dict(zip(layout.inner, layout.inner_extents, strict=True))
+        self.beside_extents = tuple(whole[axis] for axis in beside)
         self.part, self.inside = build.size_var("part"), build.size_var("inside")
         self.place = self.part * build.index(chunk) + self.inside
         is_even = dims.prove_equal(parts * chunk, extent) is True
         self.is_there = None if is_even else self.place < build.index(extent)
-        self.inner = tuple(self.inside if other is axis else other for other in layout.inner)
-        self.inner_extents = _with(layout.inner_extents, layout.inner, axis, chunk)
+        kept = {self.inside if other is axis else other: chunk if other is axis else whole[other] for other in whole}
+        self.inner = tuple(other for other in kept if other not in beside)
+        self.inner_extents = tuple(kept[other] for other in self.inner)
         self.known: dict[Var, Expr] = {self.program.count: build.index(self.program.row_elements)}
         self.between: list[Operand] = []
 
@@ -132,7 +145,7 @@ class _Split:
         together = _taken_together(program)
         for number, taken in enumerate(together):
             is_last = number == len(together) - 1
-            shape = self._ordered(self.parts, self.extents)
+            shape = self._ordered(self.parts, self.extents, self.beside_extents)
             made = [total for statistic in taken for total in statistic.totals]
             # Of several, the first one's result is what the others' elements are distances from.
             made += [statistic.variable for statistic in taken[:-1]]
@@ -155,9 +168,10 @@ class _Split:
         self.between.append(Operand(name, like.dtype, shape))
         return self.between[-1]
 
-    def _ordered(self, part: Entry, rows: Sequence[Entry]) -> tuple[Entry, ...]:
-        """The axes of what is reduced from parts, so that those lie together which the next step reads together."""
-        return (part, *rows) if self.layout.is_side_by_side else (*rows, part)
+    def _ordered(self, part: Entry, rows: Sequence[Entry], beside: Sequence[Entry]) -> tuple[Entry, ...]:
+        """The axes of what is reduced from parts, so that those lie together which one step writes, or the next one
+        reads, together."""
+        return (part, *rows, *beside) if self.layout.is_side_by_side or beside else (*rows, part)
 
     def _of_parts(self, taken: Sequence[Statistic], parts: Mapping[Var, Operand]) -> RowProgram:
         """What each part of a row reduces to, where a statistic's result is that of the part."""
@@ -181,7 +195,7 @@ class _Split:
                     further=(),
                 )
             )
-        where = self._ordered(self.part, self.outer)
+        where = self._ordered(self.part, self.outer, self.beside)
         outputs = [
             RowOutput(tensor, contiguous_strides(tensor.shape), where, value, True) for value, tensor in parts.items()
         ]
@@ -192,7 +206,8 @@ class _Split:
     ) -> RowProgram:
         """What the parts of each row reduce to."""
         number = build.size_var("number")
-        read: dict[Var, Expr] = {var: tensor[self._ordered(number, self.outer)] for var, tensor in parts.items()}
+        where = self._ordered(number, self.outer, self.beside)
+        read: dict[Var, Expr] = {var: tensor[where] for var, tensor in parts.items()}
         element = read[taken[0].total]
         held = Var("element", taken[0].total.dtype)
         values: list[Sequence[Expr]] = [[held, *(read[total] for total in taken[0].totals[1:])]]
@@ -215,8 +230,8 @@ class _Split:
             self.program,
             outer=self.outer,
             outer_extents=self.extents,
-            inner=(number,),
-            inner_extents=(self.parts,),
+            inner=(number, *self.beside),
+            inner_extents=(self.parts, *self.beside_extents),
             element=element,
             held=held,
             statistics=wholes,
@@ -225,10 +240,10 @@ class _Split:
 
     def _elements(self, part: Expr) -> Expr:
         """How many elements a part has."""
-        place = self.layout.inner.index(self.axis)
+        place = self.inner.index(self.inside)
         others = dims.product([*self.inner_extents[:place], *self.inner_extents[place + 1 :]])
         chunk = build.index(self.inner_extents[place])
-        rest = build.index(self.layout.inner_extents[place]) - part * chunk
+        rest = build.index(self.layout.inner_extents[self.layout.inner.index(self.axis)]) - part * chunk
         return (chunk if self.is_there is None else build.minimum(chunk, rest)) * build.index(others)
 
     def _of_elements(self, elements: Sequence[RowOutput]) -> RowProgram:
@@ -247,8 +262,8 @@ class _Split:
     def _over_parts(self, statistics: tuple[Statistic, ...], outputs: tuple[RowOutput, ...]) -> RowProgram:
         return replace(
             self.program,
-            outer=(self.part, *self.outer),
-            outer_extents=(self.parts, *self.extents),
+            outer=(self.part, *self.outer, *self.beside),
+            outer_extents=(self.parts, *self.extents, *self.beside_extents),
             inner=self.inner,
             inner_extents=self.inner_extents,
             element=self._moved(self.program.element, build.const(0, self.program.dtype)),
@@ -292,7 +307,3 @@ def _about(away: Expr, count: Expr, total: Expr, squares: Expr) -> tuple[Expr, E
     """The sums of distances and of their squares about a place, of `count` elements that have these about another one
     `away` from it."""
     return total + count * away, squares + (total + total + count * away) * away
-
-
-def _with(extents: Sequence[Dim], axes: Sequence[Var], axis: Var, extent: Dim) -> tuple[Dim, ...]:
-    return tuple(extent if other is axis else old for other, old in zip(axes, extents, strict=True))
