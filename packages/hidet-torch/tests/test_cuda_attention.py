@@ -97,6 +97,28 @@ def test_attention_is_as_exact_as_torch(name: str) -> None:
     assert error <= 2 * other + slack * UNIT[case.dtype]
 
 
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.parametrize("past", [5000, 4097])
+def test_a_step_reads_a_long_cache_where_it_lies(length: int, past: int) -> None:
+    def attend(q: torch.Tensor, k1: torch.Tensor, k2: torch.Tensor, v1: torch.Tensor, v2: torch.Tensor) -> torch.Tensor:
+        k, v = torch.cat((k1, k2), 2), torch.cat((v1, v2), 2)
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    torch.manual_seed(0)
+    cache, new = (4, 4, past, 128), (4, 4, length, 128)
+    inputs = [torch.randn(s, device="cuda", dtype=BF16) for s in ((4, 16, length, 128), cache, new, cache, new)]
+    # What the step adds counts as much as what was there.
+    inputs[2] *= 4
+    expected, theirs = attend(*(x.double() for x in inputs)), attend(*inputs)
+    torch.full((1 << 22,), float("nan"), device="cuda")
+    with torch.no_grad(), hidet.torch.collect_reports() as reports:
+        ours = torch.compile(attend, backend=compile_fx, fullgraph=True)(*inputs)
+    assert [use.rule for report in reports for use in report.uses].count("cuda.attention") == 2
+    size = expected.square().mean().sqrt()
+    error, other = (((x.double() - expected).square().mean().sqrt() / size).item() for x in (ours, theirs))
+    assert error <= 2 * other + UNIT[BF16]
+
+
 @pytest.mark.parametrize("dtype", [F32, F16, BF16])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("has_mask", [False, True], ids=["whole", "masked"])

@@ -53,6 +53,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="factors of batch norms are computed once a call, where there are large ones",
         ),
         PassSpec(
+            name="gpu-attention-over-parts",
+            level="graph",
+            kinds=("gpu",),
+            after=("recompose",),
+            before=("narrow-captures",),
+            load="hidet.gpu.passes.attention_over_parts:AttentionOverParts",
+            doc="attention of few queries reads a cache and what a step adds to it where they lie",
+        ),
+        PassSpec(
             name="gpu-im2col-patches",
             level="graph",
             kinds=("gpu",),

@@ -1,0 +1,112 @@
+"""Attention of few queries over keys that are put together of two parts, as a cache and what a step adds to it.
+
+Each part is read where it lies, and no longer copied behind the other: attention over each, and the sum of both results
+by the weights of their parts, which the logarithms of the sums of exponentials tell (as of splits of keys: Dao et al.,
+"Flash-Decoding", 2023).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet import dims
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.types import same_shape
+from hidet.operators.rules import arithmetic_dtype
+from hidet.passes.rewriter import GraphRewriter
+from hidet.schedule.cost import element_count, extent_estimate
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+_MOST_QUERIES = 16
+"""Of a head: more are multiplied in tiles, of which each part would have some that are not full."""
+
+Parts = tuple[tuple[Value, Value], tuple[Value, Value]]
+"""The parts of keys and of values, in their order."""
+
+
+@dataclass(frozen=True)
+class AttentionOverParts:
+    """Keys and values of fewer than `least_bytes` bytes are put together: two more kernels, for the second part and for
+    the sum, take longer than to copy them."""
+
+    name: ClassVar[str] = "gpu-attention-over-parts"
+    least_bytes: int = 16 << 20
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """One walk in graph order."""
+        if not any(_may_be_over_parts(node) for node in graph.nodes):
+            return graph
+        rewriter = GraphRewriter(graph, ctx.registry.operators)
+        readers = Counter(value for node in graph.nodes for value in node.inputs)
+        readers.update(graph.outputs)
+        for node in graph.nodes:
+            parts = _parts_of(rewriter, node, readers) if _may_be_over_parts(node) else None
+            if parts is None or _bytes_of(node) < self.least_bytes:
+                rewriter.keep(node)
+            else:
+                rewriter.substitute(node.outputs[0], _over_parts(rewriter, node, parts))
+        return rewriter.finish()
+
+
+def _may_be_over_parts(node: Node) -> bool:
+    """Whether a node is attention of few queries, all of which see all keys."""
+    if node.op.name != "attention" or node.attrs["is_causal"]:
+        return False
+    q, *others = node.inputs
+    has_mask = len(others) > 2 and others[2] is not None
+    return q is not None and not has_mask and extent_estimate(q.tensor.shape[-2]) <= _MOST_QUERIES
+
+
+def _bytes_of(node: Node) -> int:
+    """Bytes of the keys and values of attention."""
+    read = [value.tensor for value in node.inputs[1:3] if value is not None]
+    return sum(element_count(tensor.shape) * tensor.dtype.nbytes for tensor in read)
+
+
+def _parts_of(rewriter: GraphRewriter, node: Node, readers: Counter[Value | None]) -> Parts | None:
+    """What the keys and the values are put together of for this node alone; None where they are not, where their parts
+    differ in length, and where both may be empty."""
+    _, k, v = node.inputs[:3]
+    assert k is not None and v is not None
+    keys, values = (_parts_along_rows(rewriter, value, readers) for value in (k, v))
+    if keys is None or values is None:
+        return None
+    lengths = [(a.tensor.shape[-2], b.tensor.shape[-2]) for a, b in zip(keys, values, strict=True)]
+    is_same = all(same_shape(pair[:1], pair[1:]) for pair in lengths)
+    # Parts without a key have no weight, of which two would have none at all.
+    has_keys = any(dims.prove_le(1, length) is True for length, _ in lengths)
+    return (keys, values) if is_same and has_keys else None
+
+
+def _parts_along_rows(
+    rewriter: GraphRewriter, value: Value, readers: Counter[Value | None]
+) -> tuple[Value, Value] | None:
+    node = rewriter.producer(rewriter.current(value))
+    if node is None or node.op.name != "concat" or len(node.values) != 2 or readers[value] != 1:
+        return None
+    rank = value.tensor.rank
+    first, second = node.values
+    return (first, second) if node.attrs["axis"] % rank == rank - 2 else None
+
+
+def _over_parts(rewriter: GraphRewriter, node: Node, parts: Parts) -> Value:
+    """What stands for the result."""
+    (k1, k2), (v1, v2) = parts
+    wide = arithmetic_dtype(node.outputs[0].tensor.dtype)
+
+    def attend(k: Value, v: Value) -> tuple[Value, Value]:
+        result, logarithm = rewriter.emit_all("attention_with_logsumexp", [node.inputs[0], k, v], node.attrs, node)
+        return rewriter.emit("cast", result, at=node, dtype=wide), logarithm
+
+    (first, of_first), (second, of_second) = attend(k1, v1), attend(k2, v2)
+    # e ** a / (e ** a + e ** b), of any a and b that are not both -inf.
+    share = rewriter.emit("sigmoid", rewriter.emit("sub", of_first, of_second, at=node), at=node)
+    share = rewriter.emit("unsqueeze", share, at=node, axes=[share.tensor.rank])
+    away = rewriter.emit("mul", rewriter.emit("sub", first, second, at=node), share, at=node)
+    total = rewriter.emit("add", second, away, at=node)
+    result = node.outputs[0].tensor
+    return rewriter.emit("cast", total, at=node, dtype=result.dtype)
