@@ -24,6 +24,13 @@ SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
 LARGE = MatmulTiles(128, 64, 16, 2, (2, 1))
 WARP_SPECIALIZED = MatmulTiles(64, 16, 64, 3, (4, 1))
 LARGE_WARP_SPECIALIZED = MatmulTiles(64, 128, 64, 2, (4, 1))
+THROUGH_RING = (
+    LARGE_WARP_SPECIALIZED,
+    MatmulTiles(64, 256, 64, 2, (4, 1)),
+    MatmulTiles(128, 192, 64, 2, (8, 1)),
+    MatmulTiles(128, 256, 64, 3, (8, 1)),
+)
+"""Tiles whose stages take one panel of a matrix, several of them, or all."""
 
 
 def finished(m, n, k, tiles, align, *, warp_specialized=False):
@@ -63,6 +70,7 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False):
     launch = s.Launch("matmul", tuple(map(build.index, grid)), (*outer, *maps), block=(build.index(threads),))
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)
+    assert tiles not in THROUGH_RING or "map_operand" in [param.name for param in function.params]
     c = np.full((m, n), np.nan, np.float16)
     run_module(module, [a, b, r, row, c])
     wide = (each.astype(np.float64) for each in (a, b, r, row))
@@ -77,9 +85,10 @@ def test_other_matrices_and_rows_are_added(tiles, n, align):
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("tiles", [WARP_SPECIALIZED, LARGE_WARP_SPECIALIZED])
-def test_warp_specialized_kernels_read_them_for_every_tile(tiles):
-    result, expected = finished(136, 40, 64, tiles, 16, warp_specialized=True)
+@pytest.mark.parametrize(("m", "n", "k"), [(136, 40, 64), (300, 264, 256)])
+@pytest.mark.parametrize("tiles", [WARP_SPECIALIZED, *THROUGH_RING])
+def test_warp_specialized_kernels_read_them_for_every_tile(tiles, m, n, k):
+    result, expected = finished(m, n, k, tiles, 16, warp_specialized=True)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet.cuda.intrinsics import intrinsic_call
-from hidet.cuda.tile.maps import MatrixMap, target_map
+from hidet.cuda.tile.maps import MatrixMap, matrix_map
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.parts import Parts
 from hidet.gpu.tile.statements import Store
@@ -56,7 +56,7 @@ def box_stores(node: Store, parts: Parts, kernel: TileKernel, fits: Callable[[in
     fits: whether a block has room for so many parts besides one; as many are staged as have room, at most a whole tile.
     """
     layout = parts.layout
-    described = target_map(node, STile("results", node.target.dtype, layout.rows, layout.columns), kernel)
+    described = matrix_map(node.target, STile("results", node.target.dtype, layout.rows, layout.columns), kernel)
     if described is None:
         return None
     number = math.prod(parts.counts)

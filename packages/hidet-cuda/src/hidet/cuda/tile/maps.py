@@ -13,7 +13,7 @@ from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tensor_map import MapRequest, PixelColumns, map_type
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS
-from hidet.gpu.tile.statements import Load, Store
+from hidet.gpu.tile.statements import Load
 from hidet.gpu.tile.tensors import Gathered, GTensor, Patches, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -93,6 +93,10 @@ class MatrixMap:
             _copy("tensor_load", place(panel, 0), self.var, barrier, [_column(load, panel), load.row, *outer])
             for panel in range(load.target.layout.panels)
         ]
+
+    def load(self, place: Expr, barrier: Expr, row: Expr, column: Expr) -> s.Stmt:
+        """A copy of a box of the matrix to an address in shared memory, whose bytes are counted at `barrier`."""
+        return _copy("tensor_load", place, self.var, barrier, [column, row, *(axis.place for axis in self.outer)])
 
     def store(self, place: Expr, row: Expr, column: Expr) -> s.Stmt:
         """A copy of a box to the matrix from an address in shared memory; what lies outside of the matrix is left."""
@@ -275,19 +279,18 @@ def source_map(load: Load, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOT
     return None if found is None or not isinstance(source, GTensor) else MatrixMap(var, source, load.target, *found)
 
 
-def target_map(store: Store, tile: STile, kernel: TileKernel) -> MatrixMap | None:
-    """The tensor map that takes boxes like a tile of what is stored; None where there is none."""
-    target, layout = store.target, tile.layout
-    sizes = (target.rows, target.columns, target.row_stride)
-    if target.align < CHUNK_BYTES or not layout.is_swizzled or layout.panels > 1:
+def matrix_map(matrix: GTensor, tile: STile, kernel: TileKernel) -> MatrixMap | None:
+    """The tensor map of boxes like a tile of a matrix that is stored or read by epilogues; None where there is none."""
+    layout, sizes = tile.layout, (matrix.rows, matrix.columns, matrix.row_stride)
+    if matrix.align < CHUNK_BYTES or not layout.is_swizzled or layout.panels > 1 or layout.rows > _MOST_BOX:
         return None
     if any(depends_on_block(size, kernel) for size in sizes):
         return None
-    if any(isinstance(node, MemoryLoad) for part in (target.pointer, *sizes) for node in walk(part)):
+    if any(isinstance(node, MemoryLoad) for part in (matrix.pointer, *sizes) for node in walk(part)):
         # The host, which makes the map, does not know where the matrix lies.
         return None
-    found = _base(target, kernel)
-    return None if found is None else MatrixMap(Var(f"map_{tile.name}", map_type()), target, tile, *found)
+    found = _base(matrix, kernel)
+    return None if found is None else MatrixMap(Var(f"map_{tile.name}", map_type()), matrix, tile, *found)
 
 
 def _base(

@@ -17,6 +17,7 @@ from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.schedules.tiling import resident_blocks
 from hidet.cuda.tile.box_loads import copy_stages, prefetched
+from hidet.cuda.tile.box_operands import BoxOperand, box_operand
 from hidet.cuda.tile.box_stores import BoxStores, box_stores
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.maps import SWIZZLED_BYTES, MatrixMap, SourceMap, box_map, shared_map, source_map
@@ -40,11 +41,14 @@ from hidet.cuda.tile.warp_group import (
 )
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
+from hidet.gpu.tile.lower.elementwise import Element, held_element
+from hidet.gpu.tile.lower.fetch import part_of
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Fragment, Threads, block_threads
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
+from hidet.gpu.tile.lower.parts import MEET, Parts
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, array_bytes
-from hidet.gpu.tile.lower.store import StagedParts
-from hidet.gpu.tile.tensors import STile
+from hidet.gpu.tile.lower.store import StagedParts, rows_layout
+from hidet.gpu.tile.tensors import RTile, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
@@ -120,7 +124,7 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool
     block = build.size_var("block")
     multipliers = kernel.threads
     warp = build.size_var("warp")
-    copied = copy_stages(ring, maps, consumer.shared, stages)
+    copied = build.seq([copy_stages(ring, maps, consumer.shared, stages), *consumer.operand_copies()])
     copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank)])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank)
@@ -201,6 +205,7 @@ class _Consumer(TileLowering):
         self._body = kernel.body
         self._stages = stages
         self._other = other
+        self._operands = self._box_operands(kernel)
         self._boxes: dict[t.Store, BoxStores] = {}
         self._staging = self.staging_arrays(kernel)
         for node in self._staging:
@@ -210,6 +215,42 @@ class _Consumer(TileLowering):
             if boxes is not None:
                 self._boxes[node] = boxes
                 self._staging = self.staging_arrays(kernel)
+
+    def _box_operands(self, kernel: TileKernel) -> dict[RTile, BoxOperand]:
+        """What comes through the ring for tiles that are stored."""
+        (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+        found: dict[RTile, BoxOperand] = {}
+        for node in kernel.body:
+            stored = self._stored_map(node.source) if isinstance(node, t.Store) else None
+            if isinstance(node, t.Store) and stored is not None:
+                operand = box_operand(node, stored, ring, kernel, self.shared)
+                if operand is not None and rows_layout(node, kernel.warps, 1) is not None:
+                    found[node.source] = operand
+        return found
+
+    def _staging_of(self, node: t.Store) -> Staging | None:
+        """Results, where what they are made of comes through the ring."""
+        layout = rows_layout(node, self.threads.warps, 1) if node.source in self._operands else None
+        if layout is None:
+            return super()._staging_of(node)
+        return Staging(Parts(node.source, layout, self.threads, 1, MEET), False)
+
+    def _part(self, tile: RTile, first: tuple[Expr, Expr], pieces: int) -> tuple[list[s.Stmt], Element]:
+        """With what comes through the ring."""
+        operand, stored = self._operands.get(tile), self._stored_map(tile)
+        if operand is None or stored is None:
+            return super()._part(tile, first, pieces)
+        part = part_of(operand.fetch, pieces)
+        given_back = self._give_back(self._stages.slot)
+        read = operand.read(first[1] // pieces, part, self.threads, self._stages, given_back)
+        others = [fetch for fetch in stored.fetches if fetch is not operand.fetch]
+        fetched, parts = self._fetched_parts(others, first, pieces)
+        element = self._mapped(stored.map, {**parts, part.tile: held_element(part, first)})
+        return [s.Declare(part.buffer), *read, *fetched], element
+
+    def operand_copies(self) -> list[s.Stmt]:
+        """What the producer copies behind the last step of a tile."""
+        return [operand.copied(self._stages) for operand in self._operands.values()]
 
     def _box_stores(self, node: t.Store, staging: Staging, kernel: TileKernel, target: GpuTarget) -> BoxStores | None:
         """How TMA writes what is staged of a store, without room for it keeping a block out of the multiprocessor."""
@@ -229,8 +270,9 @@ class _Consumer(TileLowering):
         return self._boxes.get(node)
 
     def maps(self) -> list[MatrixMap]:
-        """The tensor maps of what is stored."""
-        return [boxes.described for boxes in self._boxes.values()]
+        """The tensor maps of what is stored, and of what comes for that."""
+        read = [operand.described for operand in self._operands.values()]
+        return [*read, *(boxes.described for boxes in self._boxes.values())]
 
     def finished(self) -> list[s.Stmt]:
         """What is waited for behind the last tile."""

@@ -288,13 +288,20 @@ class TileLowering:
         stored = self._stored_map(tile)
         if stored is None:
             return [], held_element(self.fragments[tile])
-        parts = [part_of(fetch, pieces) for fetch in stored.fetches]
+        fetched, parts = self._fetched_parts(stored.fetches, first, pieces)
+        return fetched, self._mapped(stored.map, parts)
+
+    def _fetched_parts(
+        self, fetches: Sequence[t.Fetch], first: tuple[Expr, Expr], pieces: int
+    ) -> tuple[list[s.Stmt], dict[RTile, Element]]:
+        """What reads some pieces of tiles, and their elements."""
+        parts = [part_of(fetch, pieces) for fetch in fetches]
         fetched = [
             stmt
-            for fetch, part in zip(stored.fetches, parts, strict=True)
+            for fetch, part in zip(fetches, parts, strict=True)
             for stmt in (s.Declare(part.buffer), fetch_tile(fetch, part, self.threads, first))
         ]
-        return fetched, self._mapped(stored.map, {part.tile: held_element(part, first) for part in parts})
+        return fetched, {part.tile: held_element(part, first) for part in parts}
 
     def _mapped(self, node: t.Map, parts: Mapping[RTile, Element]) -> Element:
         return mapped_element(node, {**self._inputs(node), **parts}, self.threads)
