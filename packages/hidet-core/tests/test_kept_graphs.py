@@ -14,7 +14,7 @@ import pytest
 
 from hidet import dims, dtypes
 from hidet.cache import open_cache
-from hidet.compiler import graphs
+from hidet.compiler import steps
 from hidet.compiler.graphs import compile_graph
 from hidet.compiler.kept_graphs import MOST_CONSTANTS, graph_key
 from hidet.context import CompileContext, make_context
@@ -81,7 +81,7 @@ def compiled(**changed: Any) -> CompiledGraph:
 def test_a_graph_that_was_compiled_before_is_read_and_no_step_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     first = compiled()
     for step in ("verify_graph", "run_graph_passes", "lower_graph", "compile_units", "compile_modules"):
-        monkeypatch.setattr(graphs, step, lambda *_, step=step: pytest.fail(step))
+        monkeypatch.setattr(steps, step, lambda *_, step=step: pytest.fail(step))
     second = compiled()
     x = np.array([1, -2, 3, 4], np.float32)
     assert np.array_equal(second(x), first(x))

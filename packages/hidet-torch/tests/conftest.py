@@ -14,9 +14,9 @@ from torch import fx
 from hidet.context import make_context
 from hidet.graph.verify import verify_graph
 from hidet.testing.interpret import interpret
-from hidet.torch.assemble import ImportedGraph
 from hidet.torch.composites import KeepWhole
 from hidet.torch.decompositions import decompositions
+from hidet.torch.imported import ImportedGraph
 from hidet.torch.importer import import_fx
 from hidet.torch.tensors import as_numpy
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +17,7 @@ from hidet.context import MODES, CompileContext
 from hidet.cpu.target import CpuTarget
 from hidet.errors import ImportFailed, OptionError
 from hidet.plugins import TargetSpec, use
-from hidet.torch import backend
+from hidet.torch import running
 from hidet.torch.backend import compile_fx
 from hidet.torch.devices import devices_of, split_by_device, targets_of_devices
 
@@ -142,6 +142,24 @@ class Another:
         return [TargetSpec(name="another", kind="cpu", devices=("cpu",), load="another_target:AnotherTarget")]
 
 
+def note_contexts(monkeypatch: pytest.MonkeyPatch, note: Callable[[CompileContext], None]) -> None:
+    """Tell of each graph that is compiled, or found compiled."""
+    compile_graph, recall_graph = running.compile_graph, running.recall_graph
+
+    def compiled(graph: Any, ctx: CompileContext) -> Any:
+        note(ctx)
+        return compile_graph(graph, ctx)
+
+    def recalled(key: Any, graph: Any, ctx: CompileContext) -> Any:
+        found = recall_graph(key, graph, ctx)
+        if found is not None:
+            note(ctx)
+        return found
+
+    monkeypatch.setattr(running, "compile_graph", compiled)
+    monkeypatch.setattr(running, "recall_graph", recalled)
+
+
 @pytest.fixture
 def another(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Has target "another"; gives the names of targets that graphs are compiled for."""
@@ -149,13 +167,7 @@ def another(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     module.AnotherTarget = type("AnotherTarget", (CpuTarget,), {"name": "another"})
     monkeypatch.setitem(sys.modules, "another_target", module)
     asked: list[str] = []
-    compile_graph = backend.compile_graph
-
-    def noted(graph: Any, ctx: CompileContext) -> Any:
-        asked.append(ctx.target.name)
-        return compile_graph(graph, ctx)
-
-    monkeypatch.setattr(backend, "compile_graph", noted)
+    note_contexts(monkeypatch, lambda ctx: asked.append(ctx.target.name))
     with use(Another):
         yield asked
 
@@ -193,13 +205,7 @@ def test_a_chosen_target_is_for_its_own_device_alone(another: list[str]) -> None
 def modes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The mode of every graph that is compiled."""
     asked: list[str] = []
-    compile_graph = backend.compile_graph
-
-    def noted(graph: Any, ctx: CompileContext) -> Any:
-        asked.append(ctx.options.mode)
-        return compile_graph(graph, ctx)
-
-    monkeypatch.setattr(backend, "compile_graph", noted)
+    note_contexts(monkeypatch, lambda ctx: asked.append(ctx.options.mode))
     return asked
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -15,9 +17,10 @@ from torch import nn
 
 import hidet
 import hidet.torch
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.torch import backend, compat, compat_state, kept_traces
-from hidet.torch.outputs import OutputPlan, Region
+from hidet.torch import compat, compat_state, kept_traces, running
+from hidet.torch.imported import ImportedGraph, OutputPlan, Region
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +79,71 @@ def test_a_model_that_was_compiled_before_is_not_traced_again(traces: list[int])
                 torch.testing.assert_close(result, wanted)
     assert len(traces) == 1
     assert [report.is_kept for report in reports] == [True]
+
+
+WARM = """
+import sys
+
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.GELU()).eval()
+x = torch.randn(4, 8)
+with torch.no_grad():
+    torch.testing.assert_close(torch.compile(model, backend="hidet")(x), model(x))
+print(*sys.modules)
+"""
+
+COMPILER = frozenset(
+    f"hidet.{name}"
+    for name in (
+        *("compiler.binaries", "compiler.lowering", "compiler.steps", "fusion", "graph.parser", "ir.structural"),
+        *("passes.manager", "schedule.select", "frontend"),
+        *("torch.aot", "torch.decompositions", "torch.emitter", "torch.importer", "torch.mapping"),
+    )
+)
+"""Parts of the compiler that no graph needs which was compiled before."""
+
+
+def test_a_process_that_compiles_nothing_new_loads_no_compiler() -> None:
+    loaded = []
+    for _ in range(2):
+        finished = subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True, check=True)
+        loaded.append(set(finished.stdout.split()))
+    assert loaded[0] >= COMPILER
+    assert not loaded[1] & COMPILER
+    assert not {name for name in loaded[1] - loaded[0] if name.startswith("hidet.")}
+
+
+def test_a_graph_that_is_no_longer_kept_is_compiled_from_its_trace(
+    traces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, inputs = block()
+    with torch.no_grad():
+        compiled_anew(model)(*inputs)
+        monkeypatch.setattr(running, "recall_graph", lambda *_: None)
+        torch.testing.assert_close(compiled_anew(model)(*inputs), model(*inputs))
+    assert len(traces) == 1
+
+
+def test_a_process_without_anything_to_show_reads_no_kept_graph(
+    traces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    parse = kept_traces._read_graph
+    monkeypatch.setattr(kept_traces, "_read_graph", lambda text, ctx: (read.append(text), parse(text, ctx))[1])
+    # pytest takes the messages of torch's structured trace, for which graphs are lowered.
+    monkeypatch.setattr(compat, "trace_artifact", lambda *_: None)
+    model, inputs = block()
+    with torch.no_grad():
+        compiled_anew(model)(*inputs)
+        read.clear()
+        compiled = compiled_anew(model)
+        compiled(*inputs)
+        assert not read
+        (part,) = hidet.compiler.graphs.compiled_parts(compiled)
+    assert part.imported.graph.nodes
+    assert len(read) == 1
+    assert part.imported.graph.nodes
 
 
 @pytest.mark.gpu
@@ -274,7 +342,7 @@ def test_a_kept_trace_has_its_graph_for_who_asks(traces: list[int]) -> None:
         compiled(*inputs)
     (part,) = hidet.compiler.graphs.compiled_parts(compiled)
     assert {node.op.name for node in part.imported.graph.nodes} >= {"layer_norm", "gelu"}
-    assert backend.compile_graph(part.imported.graph, part.imported.ctx).report().is_kept
+    assert compile_graph(part.imported.graph, part.imported.ctx).report().is_kept
 
 
 def test_fields_without_a_text_are_not_lost(traces: list[int]) -> None:
@@ -290,7 +358,7 @@ def test_fields_without_a_text_are_not_lost(traces: list[int]) -> None:
         compiled(torch.randn(4))
     (part_of,) = hidet.compiler.graphs.compiled_parts(torch.compile(nn.ReLU(), backend="hidet"), (torch.randn(4),))
     ctx = make_context("cpu")
-    imported = backend.ImportedGraph(part_of.imported.graph, (0,), 1, (), 0, (), (), torch.device("cpu"))
+    imported = ImportedGraph(part_of.imported.graph, (0,), 1, (), 0, (), (), torch.device("cpu"))
     key = kept_traces.CacheKey.of(name="a trace")
     assert kept_traces.keep_trace(key, imported, ctx)
     assert not kept_traces.keep_trace(key, replace(imported, complex_inputs=(0,)), ctx)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from hidet.torch.assemble import ImportedGraph
 from hidet.torch.composed import corrected
 from hidet.torch.decompositions import decompositions
+from hidet.torch.imported import ImportedGraph
 from hidet.torch.mapping import table
 
 Import = Callable[..., ImportedGraph]

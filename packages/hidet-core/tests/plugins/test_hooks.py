@@ -346,7 +346,7 @@ def test_hook_kernel_built(install_plugin, tmp_path) -> None:
 def test_hook_graph_compiled(install_plugin) -> None:
     install_plugin("listener", "def hidet_graph_compiled(graph, lowered): graph.append(lowered)")
     seen: list[object] = []
-    discover("listener").graph_compiled("compiled", seen, "lowered", "ctx")
+    discover("listener").graph_compiled("compiled", lambda: seen, "lowered", "ctx")
     assert seen == ["lowered"]
 
 

@@ -1,4 +1,4 @@
-"""`compile`, and `compile_graph`: the table of contents of the compiler.
+"""`compile`, and `compile_graph`: graphs out of the cache, or by the steps of the compiler (`hidet.compiler.steps`).
 
 With HIDET_DUMP=directory, what each step makes is written as text.
 """
@@ -10,23 +10,19 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from hidet.compiler.binaries import compile_modules
+from hidet.cache import CacheKey
 from hidet.compiler.clock import Clock
-from hidet.compiler.kept_graphs import KeptGraph, graph_key, keep_graph, read_graph
-from hidet.compiler.loading import bundle_of, load_graph
-from hidet.compiler.lowering import LateLowered, lower_graph
-from hidet.compiler.report import report_on
+from hidet.compiler.kept_graphs import KeptGraph, graph_key, read_graph
+from hidet.compiler.loading import load_graph
+from hidet.compiler.lowered import LateLowered, LoweredGraph
 from hidet.context import CompileContext, Options, make_context, make_context_on, options_from
 from hidet.dims import Dim
 from hidet.errors import HidetError, ImportFailed, OptionError
 from hidet.graph.graph import Graph
-from hidet.graph.verify import verify_graph
-from hidet.host.report import has_warned
-from hidet.host.units import compile_units
 from hidet.passes.dump import in_own_folder
-from hidet.passes.manager import run_graph_passes
 from hidet.plugins.host import load_registry
 from hidet.plugins.specs import FrontendSpec
 from hidet.runtime.compiled import CompiledGraph
@@ -169,7 +165,8 @@ def paused_gc() -> Iterator[None]:
 
 
 def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None = None) -> CompiledGraph:
-    """The compiler, hand-over by hand-over. Raises the HidetError of the first step that fails.
+    """The compiled graph: out of the cache, or by the steps of the compiler, of which the first that fails raises its
+    HidetError.
 
     signature: how what is compiled is called; None: with the inputs of the graph. Where the options ask for tuning, a
     plug-in measures schedules before.
@@ -190,28 +187,28 @@ def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None
             key = graph_key(graph, ctx)
             kept = None if key is None else read_graph(key, ctx)
         if kept is not None:
-            return _recalled(kept, graph, signature, clock, ctx)
-        with clock("graph"):
-            verify_graph(graph)
-            optimized = run_graph_passes(graph, ctx)
-        with clock("build"):
-            lowered = lower_graph(optimized, graph, ctx)
-            units = compile_units(
-                lowered.main_code, lowered.prepare_code, kernel_asserts_reach_host=ctx.target.device == "cpu"
-            )
-        with clock("compile"):
-            binaries, cached = compile_modules(units, ctx, together=key is None)
-        report = report_on(graph, optimized, lowered, len(binaries), cached, clock, ctx)
-        compiled = load_graph(bundle_of(lowered, binaries, signature, ctx), report, clock, ctx)
-        # Who compiles the graph again is to be warned again, by the steps that do.
-        if key is not None and not has_warned([*lowered.main, *lowered.prepare]):
-            keep_graph(key, compiled.bundle, report, ctx)
-    ctx.registry.graph_compiled(compiled, graph, lowered, ctx)
+            return _recalled(kept, lambda: graph, signature, clock, ctx)
+        from hidet.compiler.steps import compile_stepwise
+
+        compiled, lowered = compile_stepwise(graph, key, signature, clock, ctx)
+    ctx.registry.graph_compiled(compiled, lambda: graph, lowered, ctx)
     return compiled
 
 
+def recall_graph(key: CacheKey, graph: Callable[[], Graph], ctx: CompileContext) -> CompiledGraph | None:
+    """What `compile_graph` gives for a graph that the cache has as a whole; None where it does not have it.
+
+    key: as `graph_key`, or `key_of_text`, gives it. graph: is called where somebody wants to see the graph.
+    """
+    clock = Clock()
+    with paused_gc():
+        with clock("cache"):
+            kept = read_graph(key, ctx)
+        return None if kept is None else _recalled(kept, graph, None, clock, ctx)
+
+
 def _recalled(
-    kept: KeptGraph, graph: Graph, signature: Signature | None, clock: Clock, ctx: CompileContext
+    kept: KeptGraph, graph: Callable[[], Graph], signature: Signature | None, clock: Clock, ctx: CompileContext
 ) -> CompiledGraph:
     """A graph that the cache has as a whole, as if it had been compiled; what its steps make is found when asked
     for."""
@@ -220,10 +217,14 @@ def _recalled(
     compiled = load_graph(replace(kept.bundle, signature=signature), report, clock, ctx)
     for binary in kept.bundle.binaries:
         ctx.registry.kernel_built(binary.name, ctx.target.name, None, binary.data, cached=True)
-    ctx.registry.graph_compiled(
-        compiled, graph, LateLowered(lambda: lower_graph(run_graph_passes(graph, ctx), graph, ctx)), ctx
-    )
+    ctx.registry.graph_compiled(compiled, graph, LateLowered(partial(_lower_again, graph, ctx)), ctx)
     return compiled
+
+
+def _lower_again(graph: Callable[[], Graph], ctx: CompileContext) -> LoweredGraph:
+    from hidet.compiler.steps import lower_again
+
+    return lower_again(graph(), ctx)
 
 
 def _refuse_dynamic_shapes(dynamic_shapes: Any, what: str) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet.compiler.clock import Clock
-from hidet.compiler.lowering import LoweredGraph
+from hidet.compiler.lowered import LoweredGraph
 from hidet.context import CompileContext
 from hidet.errors import CompileError, LaunchError
-from hidet.runtime.artifact import segment_symbols
 from hidet.runtime.bake import bake_prepared, needs_baking, with_own_constants
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.executor import SegmentFunction
+from hidet.runtime.program import segment_symbols
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.runtime.signature import Signature
 from hidet.runtime.verify import verify_program

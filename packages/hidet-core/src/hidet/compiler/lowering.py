@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy
 
+from hidet.compiler.lowered import LoweredGraph
 from hidet.context import CompileContext
 from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph, Node, Value, subgraphs_of
@@ -22,48 +23,11 @@ from hidet.host.size_checks import with_size_checks
 from hidet.host.subgraph import close_subgraph
 from hidet.passes.dump import dump
 from hidet.passes.manager import run_graph_passes, run_late_pass
-from hidet.records import record
 from hidet.runtime.program import HostProgram
 from hidet.runtime.program_text import print_plans, print_program
 from hidet.schedule.schedule_text import print_schedules
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.task_text import print_tasks
-
-
-@record
-class LoweredGraph:
-    """What a graph becomes before it is machine code.
-
-    constants, prepare_constants: arrays that the program, and its preparation, index. main_code, prepare_code: what is
-    to be compiled. main, prepare: the schedules of the graph, and of its preparation, sub-graphs among them.
-    """
-
-    program: HostProgram
-    constants: tuple[Any, ...]
-    prepare_constants: tuple[Any, ...]
-    main_code: Sequence[tuple[ScheduledGraph, HostCode]]
-    prepare_code: Sequence[tuple[ScheduledGraph, HostCode]]
-    main: tuple[ScheduledGraph, ...]
-    prepare: tuple[ScheduledGraph, ...]
-
-
-class LateLowered(LoweredGraph):
-    """What a graph would become that came out of the cache as a whole: found by the steps that were left out, when
-    something of it is first read. make: takes these steps."""
-
-    __slots__ = ("_make",)
-
-    def __init__(self, make: Callable[[], LoweredGraph]) -> None:
-        object.__setattr__(self, "_make", make)
-
-    def __getattr__(self, name: str) -> Any:
-        names = [each.name for each in fields(LoweredGraph)]
-        if name not in names:
-            raise AttributeError(name)
-        made: LoweredGraph = self._make()
-        for each in names:
-            object.__setattr__(self, each, getattr(made, each))
-        return getattr(made, name)
 
 
 def lower_graph(optimized: Graph, graph: Graph, ctx: CompileContext) -> LoweredGraph:

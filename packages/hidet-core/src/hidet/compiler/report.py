@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hidet import dims
 from hidet.compiler.clock import Clock
-from hidet.compiler.lowering import LoweredGraph
+from hidet.compiler.lowered import LoweredGraph
 from hidet.context import CompileContext
 from hidet.graph.graph import Graph, Value
 from hidet.host.report import chosen_parameters, count_nodes, program_uses

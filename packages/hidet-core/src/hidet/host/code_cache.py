@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hidet.cache import CacheKey, code_hash
-from hidet.ir.structural import structural_hash
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -41,6 +40,8 @@ def digest_key(name: str, digest: str, effort: int, ctx: CompileContext) -> Cach
 
 def pack_key(units: Mapping[str, CompileUnit], ctx: CompileContext) -> CacheKey:
     """The key of all modules of a graph together."""
+    from hidet.ir.structural import structural_hash
+
     digests = tuple((name, unit.digest, unit.effort) for name, unit in units.items())
     return _key("modules of a graph", structural_hash(digests), "each its own", ctx)
 

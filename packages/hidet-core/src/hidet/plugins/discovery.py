@@ -159,8 +159,10 @@ def _installed() -> list[Candidate]:
         owner = Owner(entry.name)
         requires: list[str] = []
         if entry.dist is not None:
-            owner = Owner(entry.name, entry.dist.name, entry.dist.version)
-            requires = entry.dist.requires or []
+            # The file is read each time that a distribution is asked for a name, a version, or requirements.
+            metadata = entry.dist.metadata
+            owner = Owner(entry.name, metadata["Name"], metadata["Version"])
+            requires = metadata.get_all("Requires-Dist") or []
         # A distribution may lie on sys.path twice (an editable install beside a copy): Python imports the first one.
         candidates.setdefault((entry.name, entry.value), Candidate(owner, entry.value, tuple(requires)))
     return list(candidates.values())

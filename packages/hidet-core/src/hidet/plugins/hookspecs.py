@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from hidet.compiler.lowering import LoweredGraph
+    from hidet.compiler.lowered import LoweredGraph
     from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
     from hidet.graph.graph import Graph

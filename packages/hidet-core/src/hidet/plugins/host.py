@@ -169,7 +169,8 @@ def discover(selection: str | None = None, is_strict: bool = False, changes: Seq
     manager = _HookManager("hidet")
     manager.add_hookspecs(hookspecs)
     candidates, not_found = find_candidates(selection, changes)
-    records = [_activate(manager, candidate) for candidate in candidates]
+    version = core_version()
+    records = [_activate(manager, candidate, version) for candidate in candidates]
     owners = {str(candidate.owner): candidate.owner for candidate in candidates}
     contributions, failures = _collect(manager, owners)
     tables = merge(contributions)
@@ -180,8 +181,8 @@ def discover(selection: str | None = None, is_strict: bool = False, changes: Seq
     return _registry(tables, _callbacks(manager, owners), tuple(records), is_strict)
 
 
-def _activate(manager: _HookManager, candidate: Candidate) -> PluginRecord:
-    """Import and register one plug-in; the record says how far it came."""
+def _activate(manager: _HookManager, candidate: Candidate, version: str | None) -> PluginRecord:
+    """Import and register one plug-in; the record says how far it came. version: of hidet-core."""
     record = PluginRecord(candidate.owner, candidate.place, api=None, status="disabled")
     plugin = attempt(functools.partial(_import, candidate))
     if isinstance(plugin, Failure):
@@ -205,7 +206,7 @@ def _activate(manager: _HookManager, candidate: Candidate) -> PluginRecord:
             # pluggy registers hook by hook and stops at the bad one: the ones before it have to go again.
             manager.unregister(name=name)
         return _disabled(record, "register", " ".join(str(registered.error).split()), registered.traceback())
-    return replace(record, status="active", hooks=hooks, problems=_version_problems(candidate))
+    return replace(record, status="active", hooks=hooks, problems=_version_problems(candidate, version))
 
 
 def _import(candidate: Candidate) -> object:
@@ -228,9 +229,8 @@ def _disabled(record: PluginRecord, stage: str, message: str, traceback: str | N
     return replace(record, status="disabled", problems=(problem,))
 
 
-def _version_problems(candidate: Candidate) -> tuple[Problem, ...]:
+def _version_problems(candidate: Candidate, version: str | None) -> tuple[Problem, ...]:
     """The installer checks requirements, but editable trees and PYTHONPATH do not pass through it."""
-    version = core_version()
     broken = unmet_requirement(candidate.requires, CORE_DISTRIBUTION, version) if version is not None else None
     if broken is None:
         return ()

@@ -35,7 +35,7 @@ from hidet.plugins.wheels import kind_hint, model_hint, target_hint, wheels_of_m
 
 if TYPE_CHECKING:
     from hidet.budget import Budget
-    from hidet.compiler.lowering import LoweredGraph
+    from hidet.compiler.lowered import LoweredGraph
     from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
     from hidet.graph.graph import Graph
@@ -354,11 +354,14 @@ class Registry:
         for callback in self.callbacks["hidet_kernel_built"]:
             self._call(callback, arguments)
 
-    def graph_compiled(self, compiled: CompiledGraph, graph: Graph, lowered: LoweredGraph, ctx: CompileContext) -> None:
-        """Tell the observers that a graph was compiled."""
-        arguments = {"compiled": compiled, "graph": graph, "lowered": lowered, "ctx": ctx}
+    def graph_compiled(
+        self, compiled: CompiledGraph, graph: Callable[[], Graph], lowered: LoweredGraph, ctx: CompileContext
+    ) -> None:
+        """Tell the observers that a graph was compiled. graph: gives it; is called where an observer wants it."""
+        arguments: dict[str, object] = {"compiled": compiled, "lowered": lowered, "ctx": ctx}
         for callback in self.callbacks["hidet_graph_compiled"]:
-            self._call(callback, arguments)
+            asked = {"graph": graph()} if "graph" in callback.arguments else {}
+            self._call(callback, arguments | asked)
 
     def _call(self, callback: Callback, arguments: Mapping[str, object]) -> object | None:
         wanted = {name: arguments[name] for name in callback.arguments}

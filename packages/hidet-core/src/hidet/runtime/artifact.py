@@ -43,7 +43,7 @@ from hidet.runtime.bake import bake_prepared, needs_baking
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.encoding import decode_program, decode_signature, encode_program, encode_signature
 from hidet.runtime.identity import require_bound
-from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
+from hidet.runtime.program import HostProgram, NodeCounts, segment_symbols
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.runtime.signature import Signature
 from hidet.runtime.verify import verify_program, verify_signature
@@ -198,15 +198,6 @@ def verify_file(path: str | os.PathLike[str], sha256: str | None = None) -> Arti
         weights=len(weights.arrays),
         weight_bytes=sum(place.size for place in weights.places),
     )
-
-
-def segment_symbols(program: HostProgram) -> list[str]:
-    """Symbols of every segment of a program, of those inside it, and of their prepare programs."""
-    found: list[str] = []
-    for part in programs_of(program):
-        found += [step.symbol for step in part.steps if isinstance(step, Segment)]
-        found += [] if part.prepare is None else segment_symbols(part.prepare)
-    return found
 
 
 def _members(bundle: CodeBundle) -> list[tuple[str, list[Any]]]:

@@ -360,3 +360,12 @@ class NodeCounts:
     names: tuple[tuple[str, str], ...] = field(default=())
     places: tuple[str, ...] = field(default=())
     control: int = 0
+
+
+def segment_symbols(program: HostProgram) -> list[str]:
+    """Symbols of every segment of a program, of those inside it, and of their prepare programs."""
+    found: list[str] = []
+    for part in programs_of(program):
+        found += [step.symbol for step in part.steps if isinstance(step, Segment)]
+        found += [] if part.prepare is None else segment_symbols(part.prepare)
+    return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hidet.plugins.specs import AttributeSpec
 
 if TYPE_CHECKING:
-    from hidet.compiler.lowering import LoweredGraph
+    from hidet.compiler.lowered import LoweredGraph
     from hidet.context import CompileContext
     from hidet.graph.graph import Graph
     from hidet.plugins.specs import CommandTable

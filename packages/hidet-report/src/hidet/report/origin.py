@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hidet.compiler.lowering import LateLowered
+from hidet.compiler.lowered import LateLowered
 from hidet.errors import HidetError
 from hidet.graph.graph import Constant, Graph, Prepare
 from hidet.runtime.program import Segment
 
 if TYPE_CHECKING:
-    from hidet.compiler.lowering import LoweredGraph
+    from hidet.compiler.lowered import LoweredGraph
     from hidet.context import CompileContext
     from hidet.host.units import Part
     from hidet.runtime.compiled import CompiledGraph, CompileReport

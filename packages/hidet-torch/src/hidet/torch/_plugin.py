@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hidet.plugins.specs import AttributeSpec, CheckSpec, FrontendSpec, HandlerSpec
 
 if TYPE_CHECKING:
-    from hidet.compiler.lowering import LoweredGraph
+    from hidet.compiler.lowered import LoweredGraph
     from hidet.context import CompileContext
     from hidet.plugins.specs import FrontendSpec, HandlerSpec
     from hidet.runtime.compiled import CompiledGraph
@@ -58,7 +58,7 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             tensor_types=("torch.Tensor",),
             adapter="hidet.torch.tensors:TorchAdapter",
             device="hidet.torch.export:device_of_module",
-            settings="hidet.torch.export:settings_of_torch",
+            settings="hidet.torch.settings:settings_of_torch",
             dynamic_shapes=True,
             compiled="hidet.torch.compiled_models:parts_of",
             peers={"eager": "hidet.torch.files:run_eager"},

@@ -1,47 +1,13 @@
-"""The last step of an import: which inputs and nodes are needed, and the types that outputs must have; its result."""
+"""The last step of an import: which inputs and nodes are needed, and the types that outputs must have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import torch
 from hidet.graph import DimType, Graph, TensorType, Value
 from hidet.graph.symbols import symbols_of, symbols_used
 from hidet.passes.graph.eliminate_dead import without_dead
-from hidet.runtime.program import SymbolSource
-from hidet.torch.fallback import EagerNode
-from hidet.torch.numbers import ComputedNumber
-from hidet.torch.outputs import OutputPlan
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ImportedGraph:
-    """A graph and how the callable around it is called.
-
-    inputs: for each input of `graph`, the number of the argument it takes. Inputs nobody reads are dropped.
-    arguments: how many arguments there are, the last of which are `computed` from those of the call. symbols: where the
-    values of symbolic sizes come from among them. random_inputs: how many inputs after those are drawn from torch's
-    generator, 0 or 2: seed and offset.
-    outputs: what to return. eager: nodes that run in torch. device: where all tensors are. numbers: inputs that are CPU
-    tensors of rank 0, whatever the device. data_symbols: those in `outputs` that depend on data, and for each the
-    number of the result that is its value. complex_inputs, complex_results: inputs and results of `graph` that are
-    complex tensors of the caller, read as real ones with a last axis of 2.
-    """
-
-    graph: Graph
-    inputs: tuple[int, ...]
-    arguments: int
-    symbols: tuple[SymbolSource, ...]
-    random_inputs: int
-    outputs: tuple[OutputPlan, ...]
-    eager: tuple[EagerNode, ...]
-    device: torch.device
-    numbers: tuple[int, ...] = ()
-    data_symbols: tuple[tuple[str, int], ...] = ()
-    computed: tuple[ComputedNumber, ...] = ()
-    complex_inputs: tuple[int, ...] = ()
-    complex_results: tuple[int, ...] = ()
 
 
 def needed_inputs(graph: Graph, mutated: Sequence[Value], last: Sequence[Value]) -> list[Value]:

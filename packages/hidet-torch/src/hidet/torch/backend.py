@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import hidet
 import torch
-from hidet.cache import CacheKey
-from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.errors import OptionError
-from hidet.torch import compat, compat_memory, compat_state
-from hidet.torch.assemble import ImportedGraph
-from hidet.torch.compiled_models import ModelRecord, current_record, in_same_record, recording
-from hidet.torch.complex_parts import without_complex
-from hidet.torch.composites import KeepWhole
+from hidet.torch import compat, compat_memory
+from hidet.torch.compiled_models import current_record, in_same_record, recording
 from hidet.torch.config import compares_results, configured, prints_graphs, settings_by_name
 from hidet.torch.correctness import reporting
-from hidet.torch.decompositions import decompositions
 from hidet.torch.devices import devices_of, split_by_device, targets_of_devices
-from hidet.torch.export import settings_of_torch
-from hidet.torch.fallback import EagerNode, NeedsTorch, fallback_warning, refusal, refused_by_torch
-from hidet.torch.frozen import FrozenRunner
-from hidet.torch.fx_nodes import mutated_inputs
-from hidet.torch.importer import import_fx
-from hidet.torch.kept_inputs import keep_overwritten
-from hidet.torch.kept_traces import keep_trace, read_trace, trace_key
-from hidet.torch.outputs import plan_outputs
-from hidet.torch.recompute import fix_random_numbers
-from hidet.torch.reports import deliver
-from hidet.torch.runner import Runner
-from hidet.torch.stand_ins import with_stand_ins
-from hidet.torch.tensors import device_for
+from hidet.torch.eager_nodes import EagerNode, NeedsTorch, fallback_warning, refusal
+from hidet.torch.imported import ImportedGraph
+from hidet.torch.kept_traces import TraceKey, read_trace, trace_key
+from hidet.torch.running import called_directly, copies_tensors, refuse, run_in_torch, run_kept
+from hidet.torch.settings import settings_of_torch
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
 from torch import fx
 
 _RECOMPILES = logging.getLogger("hidet.recompile")
-
-Role = Literal["inference", "forward", "backward"]
 
 # Of all modules torch.compile loads this one before it traces a function, which may call others of hidet.
 compat.leave_untraced(hidet, "torch")
@@ -81,13 +65,20 @@ def _compile(
 ) -> Callable[..., Any]:
     foreign = foreign_classes(example_inputs)
     if foreign:
-        return _run_in_torch(gm, foreign, given)
-    gm = with_stand_ins(gm)
+        return run_in_torch(gm, foreign, given)
+    gm = _with_stand_ins(gm)
     found = devices_of(gm, example_inputs)
     target_of = targets_of_devices(found, target)
     if len(found) > 1:
         return _compile_parts(gm, target_of, given)
     return _compile_on(next(iter(target_of.values()), "auto"), gm, example_inputs, given)
+
+
+def _with_stand_ins(gm: fx.GraphModule) -> fx.GraphModule:
+    # Who has registered any has loaded their module.
+    stand_ins = sys.modules.get("hidet.torch.stand_ins")
+    changed: fx.GraphModule = gm if stand_ins is None else stand_ins.with_stand_ins(gm)
+    return changed
 
 
 def _compile_parts(gm: fx.GraphModule, target_of: Mapping[torch.device, str], options: Options) -> Callable[..., Any]:
@@ -142,12 +133,12 @@ def _or_in_torch(
     try:
         return compile_graph_of(gm, example_inputs, ctx)
     except NeedsTorch as error:
-        return _run_in_torch(gm, error.nodes(), ctx.options)
+        return run_in_torch(gm, error.nodes(), ctx.options)
 
 
 def _compile_dynamo(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
     if compat_memory.forgets_gradients(gm):
-        _refuse("values with gradients are written to what was detached from an argument, which AOTAutograd forgets")
+        refuse("values with gradients are written to what was detached from an argument, which AOTAutograd forgets")
     if records_gradients(example_inputs) and may_wait(gm, example_inputs):
         try:
             return _compile_waiting(gm, example_inputs, ctx)
@@ -215,21 +206,12 @@ def compile_with_aot(
     """
     key = _key_of_trace(gm, example_inputs, ctx, check)
     kept = None if key is None else read_trace(key, ctx)
-    if kept is not None:
-        with compat.real_tensors():
-            return _called_directly(_run_imported(kept, ctx, current_record()))
-    direct: list[Runner] = []
+    if kept is None:
+        from hidet.torch.aot import compile_traced
 
-    def compile_inference(inner: fx.GraphModule, inputs: Sequence[Any]) -> Runner | FrozenRunner:
-        runner = compile_aten(inner, inputs, ctx, "inference", check)
-        if key is not None and isinstance(runner, Runner) and compat_state.calls_compiler_alone():
-            direct.append(runner)
-        return runner
-
-    compiled = _trace(gm, example_inputs, ctx, compile_inference)
-    if key is None or not direct or not keep_trace(key, direct[-1].imported, ctx):
-        return compiled
-    return _called_directly(direct[-1])
+        return compile_traced(gm, example_inputs, ctx, check, None if key is None else key.key)
+    with compat.real_tensors():
+        return called_directly(run_kept(kept, ctx, current_record()))
 
 
 def _key_of_trace(
@@ -237,143 +219,12 @@ def _key_of_trace(
     example_inputs: Sequence[Any],
     ctx: CompileContext,
     check: Callable[[ImportedGraph], None] | None,
-) -> CacheKey | None:
+) -> TraceKey | None:
     """What the graph's trace is kept under, None where it is traced each time."""
     options = ctx.options
-    if options.freeze or options.with_budget().tune is not None or _copies_tensors(ctx):
+    if options.freeze or options.with_budget().tune is not None or copies_tensors(ctx):
         return None
     return trace_key(gm, example_inputs, ctx, check is not None)
-
-
-def _called_directly(runner: Runner) -> Callable[..., Any]:
-    """What dynamo calls where AOTAutograd would do nothing but call the runner."""
-
-    def call(*arguments: Any) -> Sequence[Any]:
-        return runner(list(arguments))
-
-    return call
-
-
-def _trace(
-    gm: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    ctx: CompileContext,
-    compile_inference: Callable[..., Runner | FrozenRunner],
-) -> Callable[..., Any]:
-    try:
-        with compat.closing_autocast(), compat_memory.correcting_memory_analysis(_refuse), KeepWhole():
-            return compat.run_aot(
-                gm,
-                example_inputs,
-                inference_compiler=compile_inference,
-                forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
-                backward_compiler=in_same_record(partial(_compile_backward, ctx=ctx)),
-                decompositions=decompositions(frozenset(ctx.registry.handlers_for("torch"))),
-                before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
-                after_partition=keep_overwritten,
-            )
-    except (AssertionError, RuntimeError) as error:
-        refused = refused_by_torch(error)
-        if refused is None:
-            raise
-        raise refused from error
-
-
-def _refuse(reason: str) -> None:
-    raise NeedsTorch(reason)
-
-
-def _run_in_torch(gm: fx.GraphModule, nodes: Sequence[EagerNode], options: Options) -> Callable[..., Any]:
-    """The graph itself, with a warning that names what keeps it in torch. UnsupportedOp under `strict`."""
-    if options.strict:
-        raise refusal(nodes)
-    warnings.warn(fallback_warning(nodes), stacklevel=2)
-    compat.count("eager_nodes", len(nodes))
-    return gm.forward
-
-
-def _compile_backward(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
-    """A backward graph; in torch where only torch runs it, because its forward is compiled, and used, by then."""
-    try:
-        return compile_aten(gm, example_inputs, ctx, "backward")
-    except NeedsTorch as error:
-        return compat.boxed(_run_in_torch(gm, error.nodes(), ctx.options))
-
-
-def compile_aten(
-    gm: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    ctx: CompileContext,
-    role: Role,
-    check: Callable[[ImportedGraph], None] | None = None,
-) -> Runner | FrozenRunner:
-    """Compile one functional aten graph.
-
-    Parameters are recognised for inference only: there they are prepared once. Training changes them at every step.
-    """
-    with compat.real_tensors():
-        gm = without_complex(gm)
-    parameters = compat.static_input_indices() if role == "inference" else frozenset()
-    if ctx.options.freeze and parameters:
-        if check is not None:
-            with compat.real_tensors():
-                check(import_fx(gm, ctx, parameters=parameters, name=role))
-        steady = sorted(parameters - set(mutated_inputs(gm)))
-        compile_bound = partial(_compile_imported, gm, ctx, role, current_record(), check, frozenset())
-        return FrozenRunner(steady, compile_bound)
-    if _copies_tensors(ctx):
-        # Copied in every call, parameters are new tensors each time: there is nothing to prepare once.
-        parameters = frozenset()
-    return _compile_imported(gm, ctx, role, current_record(), check, parameters, {})
-
-
-def _compile_imported(
-    gm: fx.GraphModule,
-    ctx: CompileContext,
-    role: Role,
-    record: ModelRecord,
-    check: Callable[[ImportedGraph], None] | None,
-    parameters: frozenset[int],
-    bound: Mapping[int, torch.Tensor],
-) -> Runner:
-    if role != "inference":
-        # What the forward pass leaves for the backward pass is large, and would be copied out of every replay.
-        level = ctx.options.search_level
-        named = {name: value for name, value in ctx.options.plugin_options.items() if name != "compat.precision"}
-        options = replace(ctx.options, mode="max-autotune-no-cudagraphs", search_space=level, plugin_options=named)
-        ctx = replace(ctx, options=options)
-    with compat.real_tensors():
-        plan = partial(plan_outputs, saved_from=compat.first_saved_output()) if role == "forward" else plan_outputs
-        imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound, plan=plan)
-        if check is not None:
-            check(imported)
-        if imported.eager and _copies_tensors(ctx):
-            first = imported.eager[0]
-            raise NeedsTorch(
-                f"{first.name} runs in torch ({first.reason}), which has no tensors on {ctx.target.device}",
-                loc=first.loc,
-            )
-        if imported.eager:
-            warnings.warn(fallback_warning(imported.eager), stacklevel=2)
-        return _run_imported(imported, ctx, record)
-
-
-def _run_imported(imported: ImportedGraph, ctx: CompileContext, record: ModelRecord) -> Runner:
-    """Compile what was imported, and tell who wants to know."""
-    compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
-    runner = Runner(imported, compiled)
-    record.add(runner, ctx)
-    compat.count("graphs")
-    compat.count("eager_nodes", len(imported.eager))
-    report = runner.report()
-    if report is not None:
-        deliver(report)
-    return runner
-
-
-def _copies_tensors(ctx: CompileContext) -> bool:
-    """Whether calls copy tensors to a device that torch has none on."""
-    return ctx.target.memory is not None and device_for(ctx.target.device).type == "cpu"
 
 
 def foreign_classes(example_inputs: Sequence[Any]) -> list[EagerNode]:

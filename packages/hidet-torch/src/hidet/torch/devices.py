@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from hidet.errors import ImportFailed, OptionError
 from hidet.plugins.host import load_registry
-from hidet.torch.fallback import EagerNode
+from hidet.torch.eager_nodes import EagerNode
 from hidet.torch.fx_nodes import function_name, location
 from torch import fx
 from torch.fx.passes.split_module import split_module

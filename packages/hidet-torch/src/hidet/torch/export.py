@@ -15,11 +15,11 @@ from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Attrs, Graph, Node, TensorType, Value
 from hidet.runtime.signature import ModelGraph
 from hidet.torch import compat
-from hidet.torch.assemble import ImportedGraph
 from hidet.torch.calls import signature_of
 from hidet.torch.composed import composed, corrected
-from hidet.torch.fallback import refusal
+from hidet.torch.eager_nodes import refusal
 from hidet.torch.files import load_program
+from hidet.torch.imported import ImportedGraph
 from hidet.torch.importer import import_fx
 from hidet.torch.mapping import handlers_of
 from hidet.torch.outputs import plan_own_outputs
@@ -99,16 +99,6 @@ def _as_module(model: Model) -> torch.nn.Module | ExportedProgram:
     if isinstance(model, str | os.PathLike):
         return load_program(model)
     return model if isinstance(model, torch.nn.Module | ExportedProgram) else _FunctionModule(model)
-
-
-def settings_of_torch() -> Mapping[str, Any]:
-    """Options that follow torch, as it is set now."""
-    return {
-        "threads": torch.get_num_threads(),
-        "tf32_products": torch.backends.cuda.matmul.fp32_precision == "tf32",
-        # torch makes this module's attribute when it is imported, unseen by mypy.
-        "tf32_convolutions": torch.backends.cudnn.conv.fp32_precision == "tf32",  # type: ignore[attr-defined]
-    }
 
 
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -19,12 +19,13 @@ from hidet.graph import DimType, GraphBuilder, TensorType, Value
 from hidet.graph.types import contiguous_strides, same_shape
 from hidet.runtime.program import SymbolSource
 from hidet.torch import compat
-from hidet.torch.assemble import ImportedGraph, assemble
+from hidet.torch.assemble import assemble
 from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
+from hidet.torch.eager_nodes import EagerNode, NeedsTorch, refusal
 from hidet.torch.effects import without_tokens
 from hidet.torch.emitter import AtenFacts, Layout, TorchEmitter
-from hidet.torch.fallback import EagerNode, NeedsTorch, eager_spec, handler_failure, refusal
+from hidet.torch.fallback import eager_spec, handler_failure
 from hidet.torch.fx_nodes import (
     ASSERTION,
     COMPLEX,
@@ -42,6 +43,7 @@ from hidet.torch.fx_nodes import (
     used_numbers,
 )
 from hidet.torch.guards import SizeTable
+from hidet.torch.imported import ImportedGraph
 from hidet.torch.kernels import lacks_kernel
 from hidet.torch.mapping import handlers_of, handlers_of_floats
 from hidet.torch.numbers import ComputedNumber, import_argument, import_check, import_number, import_result

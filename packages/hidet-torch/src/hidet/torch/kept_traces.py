@@ -1,34 +1,51 @@
 """What AOTAutograd and the importer made of a dynamo graph before, in the kernel cache: a warm start traces nothing.
 
-An entry is an `ImportedGraph` as text. Its key is the text of dynamo's graph, with all that is known of its arguments
-and the places of its nodes, the settings of torch, and all that a compilation depends on besides. That is for
-inference, graphs of fixed sizes and functions of torch alone, whose results share no memory with arguments and which
-overwrite none: around what the compiler returns for these AOTAutograd does nothing at run time, so that dynamo may
-call it directly. Whatever a key cannot tell is traced each time.
+An entry is an `ImportedGraph` as text, and the digest that its graph is found by in the cache, compiled. Its key is the
+text of dynamo's graph, with all that is known of its arguments and the places of its nodes, the settings of torch, and
+all that a compilation depends on besides. That is for inference, graphs of fixed sizes and functions of torch alone,
+whose results share no memory with arguments and which overwrite none: around what the compiler returns for these
+AOTAutograd does nothing at run time, so that dynamo may call it directly. Whatever a key cannot tell is traced each
+time.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 import torch
 from hidet.cache import CacheKey
-from hidet.compiler.kept_graphs import compilation_fields, graph_digest, is_told_by_its_text
+from hidet.compiler.kept_graphs import compilation_fields, graph_digest, is_told_by_its_text, key_of_text
 from hidet.context import CompileContext
 from hidet.errors import HidetError
-from hidet.graph.parser import parse_graph
+from hidet.graph.graph import Graph
 from hidet.graph.printer import constant_table, print_graph
 from hidet.torch import compat, compat_state
-from hidet.torch.assemble import ImportedGraph
 from hidet.torch.fx_nodes import location
-from hidet.torch.outputs import OutputPlan, Region
+from hidet.torch.imported import ImportedGraph, LateImported, OutputPlan, Region
 from torch import fx
 
-_FORMAT = 1
+_FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceKey:
+    """What a trace is kept under. compilation: the part of it that the compiled graph is kept under as well."""
+
+    key: CacheKey
+    compilation: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptTrace:
+    """What was imported before. key: what its graph is kept under when it is compiled."""
+
+    imported: ImportedGraph
+    key: CacheKey
 
 
 class _Untold(Exception):
@@ -37,7 +54,7 @@ class _Untold(Exception):
 
 def trace_key(
     gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext, is_checked: bool
-) -> CacheKey | None:
+) -> TraceKey | None:
     """What a trace of dynamo's graph for inference is kept under; None where it is to be traced, as all graphs of
     arguments on several devices are.
 
@@ -60,13 +77,16 @@ def trace_key(
         return None
     digest = blake2b(text.encode(), digest_size=32).hexdigest()
     named = {"name": "trace", "format": str(_FORMAT), "trace": digest, "torch": state, "checked": repr(is_checked)}
-    return CacheKey.of(**named, **compilation)
+    return TraceKey(CacheKey.of(**named, **compilation), compilation)
 
 
-def read_trace(key: CacheKey, ctx: CompileContext) -> ImportedGraph | None:
+def read_trace(key: TraceKey, ctx: CompileContext) -> KeptTrace | None:
     """What was imported before; None where nothing is kept."""
-    payload = ctx.cache.get(key)
-    return None if payload is None else _decode(json.loads(payload), ctx)
+    payload = ctx.cache.get(key.key)
+    if payload is None:
+        return None
+    data = json.loads(payload)
+    return KeptTrace(_decode(data, ctx), key_of_text(data["digest"], key.compilation))
 
 
 def keep_trace(key: CacheKey, imported: ImportedGraph, ctx: CompileContext) -> bool:
@@ -89,6 +109,7 @@ def _encode(imported: ImportedGraph, ctx: CompileContext) -> dict[str, Any]:
         raise _Untold
     data = {
         "graph": print_graph(graph),
+        "digest": graph_digest(graph),
         "inputs": list(imported.inputs),
         "arguments": imported.arguments,
         "random_inputs": imported.random_inputs,
@@ -102,8 +123,8 @@ def _encode(imported: ImportedGraph, ctx: CompileContext) -> dict[str, Any]:
 
 
 def _decode(data: Mapping[str, Any], ctx: CompileContext) -> ImportedGraph:
-    return ImportedGraph(
-        graph=parse_graph(data["graph"], ctx.registry.operators),
+    return LateImported(
+        partial(_read_graph, data["graph"], ctx),
         inputs=tuple(data["inputs"]),
         arguments=data["arguments"],
         symbols=(),
@@ -113,6 +134,12 @@ def _decode(data: Mapping[str, Any], ctx: CompileContext) -> ImportedGraph:
         device=torch.device(data["device"]),
         numbers=tuple(data["numbers"]),
     )
+
+
+def _read_graph(text: str, ctx: CompileContext) -> Graph:
+    from hidet.graph.parser import parse_graph
+
+    return parse_graph(text, ctx.registry.operators)
 
 
 def _encode_plan(plan: OutputPlan) -> dict[str, Any]:

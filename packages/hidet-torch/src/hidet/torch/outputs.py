@@ -28,34 +28,10 @@ from hidet.torch.data_sizes import DataSizes
 from hidet.torch.emitter import Scalar
 from hidet.torch.fx_nodes import COMPLEX, tensor_of_caller
 from hidet.torch.guards import SizeTable
+from hidet.torch.imported import OutputPlan, Region
 from hidet.torch.layout import memory_order
 from hidet.torch.tensors import dtype_of
 from torch import fx
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A view of a tensor: sizes, strides, and offset in elements from the tensor's first one."""
-
-    shape: tuple[Dim, ...]
-    strides: tuple[Dim, ...]
-    offset: Dim
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPlan:
-    """One thing to return.
-
-    number: of an argument of the call, or of a result of the core graph. region: the part of it, None for all.
-    through: parts of the same that the region is a view of, the first one first: elements that are not in all of them
-    have no gradient. fixed: the thing itself; a Dim stands for its value.
-    """
-
-    source: Literal["argument", "result", "element", "fixed"]
-    number: int = -1
-    region: Region | None = None
-    through: tuple[Region, ...] = ()
-    fixed: Any = None
 
 
 @dataclass(slots=True)

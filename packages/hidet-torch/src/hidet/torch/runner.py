@@ -12,9 +12,8 @@ from hidet.errors import HidetError
 from hidet.runtime.compiled import CompiledGraph, CompileReport
 from hidet.runtime.parameter_sets import item_getter
 from hidet.torch import compat
-from hidet.torch.assemble import ImportedGraph
 from hidet.torch.fx_nodes import as_real
-from hidet.torch.outputs import OutputPlan, Region
+from hidet.torch.imported import ImportedGraph, OutputPlan, Region
 from hidet.torch.tensors import DeviceAdapter, TorchAdapter
 
 Evaluate = Callable[[Sequence[int]], tuple[int, ...]]
@@ -32,7 +31,6 @@ class Runner:
         self.imported = imported
         self._compiled = compiled
         self._with_names: CompiledGraph | None = None
-        self._label = f"hidet::{imported.graph.name}"
         device = imported.device
         self._adapter = TorchAdapter() if device.type == "cpu" else DeviceAdapter(device)
         is_changed = imported.random_inputs or imported.numbers or imported.complex_inputs
@@ -47,7 +45,7 @@ class Runner:
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         """The results, in the order of the aten graph's outputs."""
         if compat.is_profiling():
-            with torch.profiler.record_function(self._label):
+            with torch.profiler.record_function(f"hidet::{self.imported.graph.name}"):
                 return self._run(args, self._named())
         return self._run(args, self._compiled)
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 from hidet.torch import compat
-from hidet.torch.assemble import ImportedGraph
 from hidet.torch.fx_nodes import function_name
+from hidet.torch.imported import ImportedGraph
 from torch import fx
 
 # Functions with a training mode, which is on when an argument of theirs is True.

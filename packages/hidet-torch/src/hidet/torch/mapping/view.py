@@ -11,8 +11,8 @@ from hidet.dims import Dim, bounds, last_place, maximum, minimum, product, prove
 from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.graph.types import same_shape
+from hidet.torch.eager_nodes import NeedsTorch
 from hidet.torch.emitter import TorchEmitter
-from hidet.torch.fallback import NeedsTorch
 from hidet.torch.layout import inverse, memory_order
 from hidet.torch.tensors import dtype_of
 
