@@ -79,11 +79,11 @@ def _only(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "sizes"), [(LAYER, {"m": 70}), (CONVOLUTION, {"n": 2, "h": 5, "w": 7})])
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(len(by_size._SPECIALIZED)))
 def test_every_kernel_that_a_call_may_take_is_right(
     text: str, sizes: dict[str, int], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(tilings(text)) == 8
+    assert len(tilings(text)) == len(by_size._SPECIALIZED)
     _only(monkeypatch, number)
     assert_right(text, "cuda.matmul", 1e-2, sizes=sizes, arch="sm_90a")
 
@@ -141,22 +141,27 @@ def test_layers_of_a_model_share_one_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "is_warp_specialized"),
-    [((*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES), True), ((*GROUP_TILES, *TILES), False)],
+    ("choices", "table", "between", "on_average", "at_most"),
+    [
+        ((*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES), by_size._SPECIALIZED, 6, 1.012, 1.15),
+        ((*GROUP_TILES, *TILES), by_size._GROUPS, 1, 1.02, 1.4),
+    ],
+    ids=["warp-specialized", "groups"],
 )
 def test_one_of_few_tilings_is_hardly_slower_by_the_model_than_the_best_of_all(
-    choices: tuple, is_warp_specialized: bool
+    choices: tuple, table: tuple, between: int, on_average: float, at_most: float
 ) -> None:
-    table = by_size._SPECIALIZED if is_warp_specialized else by_size._GROUPS
+    """between: sizes from each power of two to the next, where waves of tiles end differently."""
+    is_warp_specialized = table is by_size._SPECIALIZED
     losses = []
     for n, k in LAYERS:
-        for m in (2**step for step in range(2, 17)):
+        for m in (round(2 ** (step / between)) for step in range(2 * between, 16 * between + 1)):
             extents = Extents(1, m, n, k * (1 if is_warp_specialized else 9), 2)
             best = choose_tiling(extents, choices, H100, is_warp_specialized=is_warp_specialized)
             own = min(cycles(extents, tiling, H100, is_warp_specialized) for tiling in table)
             losses.append(math.log(own / cycles(extents, best, H100, is_warp_specialized)))
-    assert math.exp(float(np.mean(losses))) < 1.02
-    assert math.exp(max(losses)) < 1.4
+    assert math.exp(float(np.mean(losses))) < on_average
+    assert math.exp(max(losses)) < at_most
 
 
 @pytest.mark.parametrize("tiling", [*by_size._SPECIALIZED, *by_size._GROUPS], ids=str)
