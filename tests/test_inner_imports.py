@@ -52,8 +52,10 @@ FIRST_USE: Mapping[str, set[str]] = {
     "testing/checks.py": {"torch"},
     # Compiling loads what rules of users need where there is one.
     "compat/rule_passes.py": {"hidet.graph.transforms.rewriting"},
-    # What measures a device compiles a product, which takes the target's schedules.
-    "cuda/target.py": {"hidet.cuda.measure"},
+    # Code that was compiled before is loaded without what compiles it; what measures a device compiles a product.
+    "cuda/target.py": {
+        *("hidet.cuda.compiling", "hidet.cuda.measure", "hidet.cuda.tile.lowering", "hidet.gpu.check_bounds"),
+    },
     # The library may be missing, which is an error when something is compiled.
     "cuda/nvrtc.py": {"cuda.bindings"},
     "script_operator/operator.py": {"hidet.ir.interpret", "numpy"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -129,3 +131,11 @@ def _tasks(text: str, target: CudaTarget) -> list[ScheduledTask]:
 def _number(size: dims.Dim) -> int:
     assert isinstance(size, int)
     return size
+
+
+def test_code_that_was_compiled_before_is_loaded_without_what_compiles_it() -> None:
+    program = "import sys, hidet.cuda.target; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "hidet.cuda.loader" in loaded
+    compiling = ("hidet.cuda.compiling", "hidet.cuda.codegen", "hidet.cuda.tile", "hidet.gpu.codegen", "hidet.gpu.tile")
+    assert not [name for name in loaded if name.startswith(compiling)]

@@ -16,6 +16,19 @@ from dataclasses import replace
 
 from hidet import dtypes
 from hidet.cuda.host_map import encoded_map
+from hidet.cuda.launch_context import (
+    ASKED,
+    CELL,
+    DEVICE,
+    ERROR,
+    FAILED,
+    GET_CURRENT,
+    LAUNCH,
+    LAUNCH_EX,
+    POP_CURRENT,
+    PUSH_CURRENT,
+    STREAM,
+)
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED
 from hidet.cuda.tensor_map import map_request
 from hidet.errors import CodegenError
@@ -34,22 +47,6 @@ from hidet.ir.func import FINISHES, SYMBOL, Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, PointerType
 from hidet.ir.visit import asserts_reach_host, rewrite, walk
-
-LAUNCH = "cuLaunchKernel"
-LAUNCH_EX = "cuLaunchKernelEx"
-CELL = "hidet_kernel_"
-"""Begins the name of the cell in which the loader leaves the handle of a kernel."""
-
-GET_CURRENT = "cuCtxGetCurrent"
-PUSH_CURRENT = "cuCtxPushCurrent_v2"
-POP_CURRENT = "cuCtxPopCurrent_v2"
-FUNCTIONS = (LAUNCH, LAUNCH_EX, GET_CURRENT, PUSH_CURRENT, POP_CURRENT)
-"""What host code calls of the driver."""
-
-STREAM, DEVICE, ERROR, FAILED, ASKED = range(5)
-"""Words of the launch context; from ASKED on extents of the grid and of a block, and bytes of shared memory of the
-launch that failed."""
-CONTEXT_WORDS = ASKED + 7
 
 _WORD = dtypes.i64
 _NULL = Const(0, _WORD)

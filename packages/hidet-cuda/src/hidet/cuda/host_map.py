@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hidet import dtypes
+from hidet.cuda.launch_context import ENCODE, ENCODE_COLUMNS
 from hidet.cuda.tensor_map import MAP_WORDS, MapRequest
 from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Const, Expr, Var
 from hidet.ir.types import BufferType
-
-ENCODE = "cuTensorMapEncodeTiled"
-ENCODE_COLUMNS = "cuTensorMapEncodeIm2col"
-ENCODERS = (ENCODE, ENCODE_COLUMNS)
 
 _ALIGN = 64
 # CUtensorMapDataType of unsigned integers by their bytes: boxes are copied bit by bit, whatever they mean.

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 from hidet.cuda.container import CompiledModule, KernelRecord
 from hidet.cuda.devices import Device
 from hidet.cuda.failures import AskedLaunch, launch_hint, launches_block
-from hidet.cuda.host_code import ASKED, CELL, CONTEXT_WORDS, DEVICE, ERROR, FAILED, FUNCTIONS, STREAM
-from hidet.cuda.host_map import ENCODERS
+from hidet.cuda.launch_context import (
+    ASKED,
+    CELL,
+    CONTEXT_WORDS,
+    DEVICE,
+    ENCODERS,
+    ERROR,
+    FAILED,
+    FUNCTIONS,
+    STREAM,
+)
 from hidet.errors import LaunchError
 from hidet.target import Binary
 

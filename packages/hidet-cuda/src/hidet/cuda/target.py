@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
@@ -18,17 +17,12 @@ from hidet.cuda.arch import (
     has_feature,
     usual_facts,
 )
-from hidet.cuda.arch_checks import check_clusters, check_shared_memory, launches_of
-from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.constants import published_constants
-from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
+from hidet.cuda.container import unpack
 from hidet.cuda.devices import properties
-from hidet.cuda.host_code import host_module
 from hidet.cuda.loader import load_modules
 from hidet.cuda.memory import memory_at
-from hidet.cuda.nvrtc import COMPILER_OPTIONS, compile_cubins, compile_ptx, toolchain_version
-from hidet.cuda.tile.lowering import lower_tiles
-from hidet.gpu.check_bounds import check_bounds
+from hidet.cuda.nvrtc import toolchain_version
 from hidet.plugins.host import load_registry
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
 from hidet.target.constants import DeviceConstants
@@ -41,7 +35,7 @@ if TYPE_CHECKING:
     from hidet.gpu.codegen.source import KernelSource
     from hidet.gpu.tile.kernel import TileKernel
     from hidet.gpu.tile.lowered import LoweredTiles
-    from hidet.ir.func import Function, Module
+    from hidet.ir.func import Module
     from hidet.target import Target
 
 
@@ -124,6 +118,8 @@ class CudaTarget:
     def lower_tiles(self, kernel: TileKernel, lowering: str | None = None) -> LoweredTiles:
         """A kernel in tiles by the lowering of this name, or by the fastest that fits; see
         `hidet.cuda.tile.lowering`."""
+        from hidet.cuda.tile.lowering import lower_tiles
+
         return lower_tiles(kernel, self, lowering)
 
     @property
@@ -157,43 +153,9 @@ class CudaTarget:
 
         CodegenError for what the architecture does not have, CompileError for what CUDA's compiler refuses.
         """
-        for job in jobs:
-            check_clusters(job.module, self.architecture)
-        sources = [self.sources(job.module) for job in jobs]
-        flat = [source for group in sources for source in group]
-        cubins = iter(list(compile_cubins(flat, self.architecture, progress)) if flat else [])
-        host_jobs: list[CompileJob] = []
-        modules: list[CompiledModule] = []
-        for job, group in zip(jobs, sources, strict=True):
-            made = [next(cubins) for _ in group]
-            shared = {kernel.name: kernel.shared_bytes for source in group for kernel in source.kernels}
-            for source, cubin in zip(group, made, strict=True):
-                for kernel in source.kernels:
-                    declared = kernel.shared_bytes + cubin.usage[kernel.symbol].shared_bytes
-                    check_shared_memory(job.module, kernel.name, declared, self.architecture)
-            asking = _asking_for_shared(job.module)
-            records = [
-                KernelRecord(
-                    kernel.name,
-                    kernel.symbol,
-                    number,
-                    kernel.shared_bytes,
-                    cubin.usage[kernel.symbol].registers,
-                    cubin.usage[kernel.symbol].spill_bytes,
-                    kernel.name in asking,
-                )
-                for number, (source, cubin) in enumerate(zip(group, made, strict=True))
-                for kernel in source.kernels
-            ]
-            modules.append(CompiledModule(None, tuple(cubin.data for cubin in made), tuple(records)))
-            host = host_module(job.module, shared)
-            if host is not None:
-                host_jobs.append(_host_job(job, host))
-        hosts = {binary.name: binary.data for binary in (self._host.compile(host_jobs) if host_jobs else [])}
-        return [
-            Binary(job.name, pack(CompiledModule(hosts.get(job.name), module.cubins, module.kernels)))
-            for job, module in zip(jobs, modules, strict=True)
-        ]
+        from hidet.cuda.compiling import compile_jobs
+
+        return compile_jobs(jobs, self.architecture, self._host, progress)
 
     def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
         """Registers, spills and shared memory, as the assembler counted them."""
@@ -204,6 +166,8 @@ class CudaTarget:
 
     def check_bounds(self, module: Module) -> CheckedModule:
         """Kernels note their first access outside of an array, which the call raises when they have ended."""
+        from hidet.gpu.check_bounds import check_bounds
+
         return check_bounds(module)
 
     def source(self, module: Module) -> str:
@@ -212,25 +176,15 @@ class CudaTarget:
 
     def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
         """CUDA C++ (.cu) and PTX (.ptx) of kernels, LLVM IR (.host.ll) and assembly (.host.s) of host functions."""
-        sources = self.sources(job.module)
-        if sources:
-            yield ".cu", "\n".join(source.text for source in sources)
-            yield ".ptx", "\n".join(compile_ptx(source, self.architecture) for source in sources)
-        shared = {kernel.name: kernel.shared_bytes for source in sources for kernel in source.kernels}
-        host = host_module(job.module, shared)
-        if host is not None:
-            for ending, text in self._host.listings(_host_job(job, host)):
-                yield f".host{ending}", text
+        from hidet.cuda.compiling import listings_of
+
+        return listings_of(job, self.architecture, self._host)
 
     def sources(self, module: Module) -> list[KernelSource]:
         """The CUDA C++ of each kernel of a module."""
-        kernels = [f for f in module.functions if f.kind == "kernel"]
-        others = tuple(f for f in module.functions if f.kind != "kernel")
-        capability = capability_of(self.architecture)
-        emitted = [emit_module(replace(module, functions=(*others, kernel)), capability) for kernel in kernels]
-        return [
-            replace(source, options=_compiler_options(kernel)) for source, kernel in zip(emitted, kernels, strict=True)
-        ]
+        from hidet.cuda.compiling import sources_of
+
+        return sources_of(module, self.architecture)
 
     def load(
         self,
@@ -262,19 +216,3 @@ class CudaTarget:
         host = {f"host_{name}": value for name, value in self._host.fingerprint().items()}
         sources = {"gpu_sources": source_hash("hidet.gpu"), "cuda_sources": source_hash("hidet.cuda")}
         return {**host, "nvrtc": toolchain_version(), **sources}
-
-
-def _host_job(job: CompileJob, host: Module) -> CompileJob:
-    """The host functions of a module. Launches are straight-line code that gains nothing from optimisation."""
-    return CompileJob(job.name, host, effort=min(job.effort, 1))
-
-
-def _compiler_options(kernel: Function) -> tuple[str, ...]:
-    """What a kernel says of CUDA's compiler."""
-    options: Any = dict(kernel.attributes).get(COMPILER_OPTIONS, ())
-    return tuple(options)
-
-
-def _asking_for_shared(module: Module) -> frozenset[str]:
-    """Kernels whose launches ask for shared memory beyond what the kernels declare."""
-    return frozenset(launch.kernel for launch in launches_of(module) if launch.shared_bytes is not None)

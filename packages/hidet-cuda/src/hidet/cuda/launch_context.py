@@ -1,0 +1,25 @@
+"""What compiled host functions and the loader agree on: functions of the driver, cells of kernels, and the words of the
+launch context."""
+
+from __future__ import annotations
+
+LAUNCH = "cuLaunchKernel"
+LAUNCH_EX = "cuLaunchKernelEx"
+CELL = "hidet_kernel_"
+"""Begins the name of the cell in which the loader leaves the handle of a kernel."""
+
+GET_CURRENT = "cuCtxGetCurrent"
+PUSH_CURRENT = "cuCtxPushCurrent_v2"
+POP_CURRENT = "cuCtxPopCurrent_v2"
+FUNCTIONS = (LAUNCH, LAUNCH_EX, GET_CURRENT, PUSH_CURRENT, POP_CURRENT)
+"""What host code calls of the driver."""
+
+ENCODE = "cuTensorMapEncodeTiled"
+ENCODE_COLUMNS = "cuTensorMapEncodeIm2col"
+ENCODERS = (ENCODE, ENCODE_COLUMNS)
+"""What it calls besides, where it makes tensor maps."""
+
+STREAM, DEVICE, ERROR, FAILED, ASKED = range(5)
+"""Words of the launch context; from ASKED on extents of the grid and of a block, and bytes of shared memory of the
+launch that failed."""
+CONTEXT_WORDS = ASKED + 7
