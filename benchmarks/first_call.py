@@ -55,6 +55,8 @@ def run_measured(module: str, arguments: Sequence[str], caches: str, limit: floa
         "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
         "TRITON_CACHE_DIR": f"{caches}/triton",
     }
+    # Installers leave bytecode behind; a process that may not write it would compile all of torch anew each time.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         child = subprocess.run(
             [sys.executable, "-m", module, *arguments],

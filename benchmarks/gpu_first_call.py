@@ -1,7 +1,8 @@
 """How long the first call of a model takes on a GPU: in a fresh process with empty caches, and in the next one.
 
 A first call lasts from handing over the model, which is on the device already, to having the result. "ours" is what
-hidet's compile reports count: graph, build, compile and load; the rest is torch's dynamo and AOT. The measured process
+hidet's compile reports count: graph, build, compile and load; the rest is torch's dynamo and AOT. Beside hidet's stand
+those of Inductor, and of torch's backend "eager", which compiles nothing: no backend takes less. The measured process
 is this module run with `python -m`; it prints one line of JSON.
 """
 
@@ -22,18 +23,21 @@ from benchmarks.first_call import run_measured
 
 CACHES = ("empty", "warm")
 """What a process finds: no cache, and what the process before it left."""
+BACKENDS = ("hidet", "inductor", "eager")
+"""torch.compile's, in the order in which they are measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFirstCall:
-    """A first call of `row`.
+    """A first call of `row` by a backend.
 
     cache: what the process found. total: seconds of all. ours: those of hidet's own part, by phase. programs: distinct
     ones of the graph. modules: what was compiled or loaded, host code and the prepare graph included; cached_modules:
-    those of them that came out of the cache.
+    those of them that came out of the cache. All but `total` are of hidet alone.
     """
 
     row: str
+    backend: str
     cache: str
     total: float
     ours: Mapping[str, float]
@@ -42,29 +46,31 @@ class GpuFirstCall:
     cached_modules: int
 
 
-def measure_first_calls(row: str, limit: float) -> list[GpuFirstCall]:
+def measure_first_calls(row: str, limit: float, backend: str = BACKENDS[0]) -> list[GpuFirstCall]:
     """The first call of a row in two processes, the second with the caches of the first.
 
     limit: seconds after which a process is given up. Raises RuntimeError with a process's last words when it fails.
     """
     with tempfile.TemporaryDirectory(prefix="hidet-first-call-") as caches:
-        results = [run_measured("benchmarks.gpu_first_call", [row], caches, limit) for _ in CACHES]
-    return [GpuFirstCall(row, cache, **result) for cache, result in zip(CACHES, results, strict=True)]
+        results = [run_measured("benchmarks.gpu_first_call", [row, backend], caches, limit) for _ in CACHES]
+    return [GpuFirstCall(row, backend, cache, **result) for cache, result in zip(CACHES, results, strict=True)]
 
 
 def print_first_calls(console: Console, calls: Sequence[GpuFirstCall]) -> None:
     """A table with a line for each process."""
     table = Table()
-    for heading in ("row", "cache", "first call s", "of it ours s", "phases", "programs", "modules", "of them cached"):
-        table.add_column(heading, justify="left" if heading in ("row", "cache", "phases") else "right")
+    named = ("row", "backend", "cache", "phases")
+    for heading in (*named[:3], "first call s", "of it ours s", named[3], "programs", "modules", "of them cached"):
+        table.add_column(heading, justify="left" if heading in named else "right")
     for call in calls:
         phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in call.ours.items())
-        counts = map(str, (call.programs, call.modules, call.cached_modules))
-        table.add_row(call.row, call.cache, f"{call.total:.1f}", f"{sum(call.ours.values()):.2f}", phases, *counts)
+        own = [f"{sum(call.ours.values()):.2f}", phases, *map(str, (call.programs, call.modules, call.cached_modules))]
+        shown = own if call.backend == BACKENDS[0] else []
+        table.add_row(call.row, call.backend, call.cache, f"{call.total:.2f}", *shown)
     console.print(table)
 
 
-def _measure_here(name: str) -> dict[str, Any]:
+def _measure_here(name: str, backend: str) -> dict[str, Any]:
     import torch
 
     from benchmarks.gpu_rows import RowName, prepare_row
@@ -74,7 +80,7 @@ def _measure_here(name: str) -> dict[str, Any]:
     with torch.no_grad(), collected_reports() as reports:
         torch.cuda.synchronize()
         start = time.perf_counter()
-        torch.compile(model, backend="hidet", dynamic=False)(**inputs)
+        torch.compile(model, backend=backend, dynamic=False)(**inputs)
         torch.cuda.synchronize()
         total = time.perf_counter() - start
     return {
@@ -87,4 +93,4 @@ def _measure_here(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measure_here(sys.argv[1])))
+    print(json.dumps(_measure_here(*sys.argv[1:])))

@@ -32,7 +32,7 @@ from rich.console import Console
 from torch import nn
 
 from benchmarks.environment import describe_environment
-from benchmarks.gpu_first_call import GpuFirstCall, measure_first_calls, print_first_calls
+from benchmarks.gpu_first_call import BACKENDS, GpuFirstCall, measure_first_calls, print_first_calls
 from benchmarks.gpu_layers import print_kernels, profile_kernels
 from benchmarks.gpu_results import (
     GpuRow,
@@ -155,7 +155,8 @@ def _measure_first_calls(
     calls: list[GpuFirstCall] = []
     for name in rows:
         try:
-            calls += measure_first_calls(str(name), limit)
+            for backend in BACKENDS:
+                calls += measure_first_calls(str(name), limit, backend)
         except RuntimeError as error:
             console.print(f"- {name}: {error}", style="bold red", markup=False)
     print_first_calls(console, calls)

@@ -243,12 +243,20 @@ def test_a_first_call_is_measured_again_with_the_caches_of_the_first_one(monkeyp
 
     monkeypatch.setattr(gpu_first_call, "run_measured", run)
     calls = gpu_first_call.measure_first_calls("m:1:f16", 60.0)
-    assert asked[0] == asked[1] and asked[0][:2] == ("benchmarks.gpu_first_call", ["m:1:f16"])
+    assert asked[0] == asked[1] and asked[0][:2] == ("benchmarks.gpu_first_call", ["m:1:f16", "hidet"])
     assert [(call.cache, call.cached_modules) for call in calls] == [("empty", 0), ("warm", 9)]
-    console = Console(record=True, width=120)
+    console = Console(record=True, width=160)
     gpu_first_call.print_first_calls(console, calls)
     (line,) = (line for line in console.export_text().splitlines() if "empty" in line)
     assert "1.50" in line and "build 0.50, compile 1.00" in line
+
+
+def test_first_calls_of_other_backends_say_nothing_of_ours() -> None:
+    calls = [gpu_first_call.GpuFirstCall("m:1:f16", "inductor", "warm", 2.25, {}, 0, 0, 0)]
+    console = Console(record=True, width=120)
+    gpu_first_call.print_first_calls(console, calls)
+    (line,) = (line for line in console.export_text().splitlines() if "warm" in line)
+    assert "inductor" in line and "2.25" in line and "0.00" not in line
 
 
 def test_the_ladder_of_kernels_in_tiles_is_that_of_its_page() -> None:
