@@ -145,6 +145,10 @@ CASES = {
     "f64, grouped heads, a mask": case(
         "f64", (1, 4, 5, 8), (1, 2, 70, 8), enable_gqa=True, mask=("bool", (5, 70)), with_logsumexp=True
     ),
+    "five queries of a group, keys in parts": case("bf16", (1, 8, 5, 32), (1, 2, 600, 32), enable_gqa=True),
+    "twelve queries of a group, with logarithms": case(
+        "f16", (1, 8, 12, 64), (1, 2, 520, 64), enable_gqa=True, with_logsumexp=True
+    ),
     "rows that cannot be copied in parts": case("f16", (5, 7), (9, 7), 3, with_logsumexp=True),
 }
 
@@ -336,6 +340,36 @@ def test_a_call_takes_the_plan_that_a_build_for_its_size_has(arch: str, depth: i
         shape = (batch, 12, length, depth)
         known = plan(graph("f16", shape, shape, is_causal=is_causal), arch)
         assert (taken.tiles, taken.is_warp_specialized) == (known.tiles, known.is_warp_specialized), sizes
+        assert (taken.chunk is None) == (known.chunk is None), sizes
+
+
+@pytest.mark.parametrize(("queries", "rows"), [(1, 16), (4, 16), (5, 32), (8, 32), (16, 64)])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_the_heads_of_a_group_share_what_a_few_queries_read_of_long_keys(arch: str, queries: int, rows: int) -> None:
+    q, k = (8, 32, queries, 128), (8, 8, 4096, 128)
+    found = plan(graph("bf16", q, k, enable_gqa=True), arch)
+    assert found.stacked and found.chunk is not None and found.tiles.rows == rows
+    assert not plan(graph("bf16", (8, 32, 17, 128), k, enable_gqa=True), arch).stacked
+
+
+@pytest.mark.parametrize("queries", [1, 5, 16])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_step_of_any_size_takes_the_plan_that_a_build_for_its_size_has(arch: str, queries: int) -> None:
+    q, k = ("b", 32, queries, 128), ("b", 8, "t", 128)
+    text, target = graph("bf16", q, k, hints={"b": 8, "t": 2000}, enable_gqa=True), CudaTarget(arch)
+    problem = attention_problem(scheduled_task(text, arch).task)
+    params = plans_by_size(problem, target)
+    assert params is not None
+    plans = [replace(params, others=()), *params.others]
+    for batch, keys in itertools.product((1, 2, 8, 15, 40, 200), (40, 200, 300, 1024, 4000)):
+        sizes = {"b": batch, "t": keys}
+        taken = next(
+            each
+            for each in plans
+            if all(dims.evaluate(size, sizes) >= least for size, least in conditions(problem, each, target))
+        )
+        known = plan(graph("bf16", (batch, *q[1:]), (batch, 8, keys, 128), enable_gqa=True), arch)
+        assert (taken.tiles, taken.stacked) == (known.tiles, known.stacked), sizes
         assert (taken.chunk is None) == (known.chunk is None), sizes
 
 

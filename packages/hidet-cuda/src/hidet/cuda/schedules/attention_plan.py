@@ -69,6 +69,8 @@ _SHORTEST = 40
 _LEAST_KEYS = 256
 """From which on it pays that a block has a multiprocessor for itself."""
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
+_MOST_STACKED = 64
+"""Rows of the heads of a group that are one tile, so that their keys are read once: a few queries of each head."""
 _MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
 _SPLITS_PER_MULTIPROCESSOR = 2
@@ -155,7 +157,7 @@ def _specialized_choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
 
 def is_stacked_well(problem: AttentionProblem) -> bool:
     """Whether the heads of a group make a tile together: they share keys, and are few rows."""
-    return not problem.is_causal and likely_extent(problem.group) > 1 and likely_extent(problem.rows) <= _FEW_ROWS.rows
+    return not problem.is_causal and likely_extent(problem.group) > 1 and likely_extent(problem.rows) <= _MOST_STACKED
 
 
 def can_be_stacked(problem: AttentionProblem, chunk: int | None) -> bool:
@@ -190,7 +192,8 @@ def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
 def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Plan:
     rows = likely_extent(row_count(problem, stacked=stacked))
     heads = likely_extent(dims.product(head_extents(problem, stacked=stacked)))
-    tiles = _fitting(_tiles_for(rows, heads, problem, target.multiprocessors), problem, target.block_shared_memory)
+    chosen = _stacked_tiles(rows, problem) if stacked else _tiles_for(rows, heads, problem, target.multiprocessors)
+    tiles = _fitting(chosen, problem, target.block_shared_memory)
     blocks = max(heads * -(-rows // tiles.rows), 1)
     keys = likely_extent(problem.keys)
     splits = min(target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_SPLIT)
@@ -232,6 +235,12 @@ def _tiles_for(rows: int, heads: int, problem: AttentionProblem, multiprocessors
     return choices[-1].tiles
 
 
+def _stacked_tiles(rows: int, problem: AttentionProblem) -> AttentionTiles:
+    """The smallest ones that have all rows of a group, or the largest."""
+    tiles = (_FEW_ROWS, *(choice.tiles for choice in reversed(_choices(problem))))
+    return next((each for each in tiles if each.rows >= rows), tiles[-1])
+
+
 def _choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
     """Tiles for many rows, by falling number of rows."""
     longest = max(problem.depth, problem.width)
@@ -269,7 +278,8 @@ def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list
     if plan.chunk is not None:
         # There are multiprocessors without a block, and keys for several splits.
         splits = splits_of_call(problem, plan, target)
-        return [(target.multiprocessors - blocks, 1), (splits, _least_splits(tiles)), *_rows_of(tiles, rows)]
+        idle = [(target.multiprocessors - blocks, 1), (splits, _least_splits(tiles))]
+        return [*idle, *([(tiles.rows - rows, 0)] if _has_all_rows(problem, plan) else [])]
     if plan.is_warp_specialized:
         own, *others = _later_choices(problem, tiles)
         enough = [(problem.keys, _LEAST_KEYS), (rows, tiles.rows // 2 + 1)]
@@ -277,11 +287,11 @@ def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list
         others_blocks = ((other, blocks_of(problem, replace(plan, tiles=other.tiles))) for other in others)
         gains = [other.time * dims.ceildiv(count, target.multiprocessors) - time for other, count in others_blocks]
         return [*enough, (blocks, math.ceil(own.blocks * target.multiprocessors)), *((gain, 0) for gain in gains)]
-    if tiles.rows == _FEW_ROWS.rows:
-        return _rows_of(tiles, rows)
     fitting = {choice.tiles.rows: choice.blocks for choice in _choices(problem)}
     if tiles.rows == min(fitting):
         return []
+    if _has_all_rows(problem, plan):
+        return [(tiles.rows - rows, 0)]
     return [(blocks, math.ceil(fitting[tiles.rows] * target.multiprocessors)), (rows, tiles.rows // 2 + 1)]
 
 
@@ -311,9 +321,10 @@ def _least_splits(tiles: AttentionTiles) -> int:
     return 2 if tiles.rows == _FEW_ROWS.rows else _LEAST_SPLITS
 
 
-def _rows_of(tiles: AttentionTiles, rows: Dim) -> list[Condition]:
-    """That a call has few rows, where tiles are for few."""
-    return [(_FEW_ROWS.rows - rows, 0)] if tiles.rows == _FEW_ROWS.rows else []
+def _has_all_rows(problem: AttentionProblem, plan: Plan) -> bool:
+    """Whether a plan's tiles are for calls all of whose rows they have: few ones, or those of a group."""
+    whole = _stacked_tiles(likely_extent(problem.rows), problem) if plan.stacked else _FEW_ROWS
+    return plan.tiles.rows in (_FEW_ROWS.rows, whole.rows)
 
 
 def _possible_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
@@ -335,10 +346,10 @@ def _all_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
     stacked = is_stacked_well(problem) and can_be_stacked(problem, None)
     *large, smallest = (choice.tiles for choice in _choices(problem))
     for tiles, may_be_split in ((_FEW_ROWS, True), *((tiles, False) for tiles in large), (smallest, True)):
-        fitting = _fitting(tiles, problem, target.block_shared_memory)
-        if may_be_split and not problem.is_causal:
-            yield Plan(fitting, BY_CALL, stacked, False)
-        yield Plan(fitting, None, stacked, problem.is_causal)
+        found = Plan(_fitting(tiles, problem, target.block_shared_memory), None, stacked, problem.is_causal)
+        if (may_be_split or (stacked and _has_all_rows(problem, found))) and not problem.is_causal:
+            yield replace(found, chunk=BY_CALL)
+        yield found
 
 
 def _fitting(tiles: AttentionTiles, problem: AttentionProblem, limit: int) -> AttentionTiles:
