@@ -58,6 +58,7 @@ BANDS = (
                 *("6:stablehlo load_model", None),
             ),
             ("3:torch read_trace", None, None, None, None, None),
+            ("3:torch compile_traced", None, None, None, None, None),
             ("3:torch import_module", "4:onnx table", "5:tensorflow table", None, "6:stablehlo table", None),
             (
                 *("3:torch import_fx", "4:onnx import_model", "5:tensorflow import_model", "5:tflite import_lite"),
@@ -70,7 +71,7 @@ BANDS = (
         "tensors and operators",
         "#dafbe1",
         (
-            ("0:context make_context", "0:entry compile_graph", "0:0 recall read_graph"),
+            ("0:context make_context", "0:entry compile_graph", "0:0 recall read_graph", "0:steps compile_stepwise"),
             ("0:1 verify verify_graph", "0:2 optimise run_graph_passes", "0:2a copy run_late_pass"),
         ),
     ),
