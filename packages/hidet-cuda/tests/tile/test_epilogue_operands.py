@@ -33,7 +33,7 @@ THROUGH_RING = (
 """Tiles whose stages take one panel of a matrix, several of them, or all."""
 
 
-def finished(m, n, k, tiles, align, *, warp_specialized=False):
+def finished(m, n, k, tiles, align, *, warp_specialized=False, cluster=1):
     """relu(a b + r + row) by a kernel that finds NaN in the result, and by numpy."""
     rng = np.random.default_rng(0)
     a, b, r, row = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k), (m, n), (1, n)))
@@ -57,9 +57,9 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False):
     )
     outer = tuple(e.Var(var.name, var.type) for var in params)
     if warp_specialized:
-        pipeline = lower_pipeline(kernel, CudaTarget("sm_90a"))
+        pipeline = lower_pipeline(kernel, CudaTarget("sm_90a"), shares_copies=cluster > 1)
         maps = [each.request(dict(zip(params, outer, strict=True))).call() for each in pipeline.maps]
-        function, grid, threads = pipeline.function, (2,), pipeline.threads
+        function, grid, threads = pipeline.function, (2 * cluster,), pipeline.threads
     else:
         function, grid, maps, threads = (
             lower_kernel(kernel, machine()),
@@ -67,7 +67,13 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False):
             [],
             kernel.threads,
         )
-    launch = s.Launch("matmul", tuple(map(build.index, grid)), (*outer, *maps), block=(build.index(threads),))
+    launch = s.Launch(
+        "matmul",
+        tuple(map(build.index, grid)),
+        (*outer, *maps),
+        block=(build.index(threads),),
+        cluster=(build.index(cluster),) if cluster > 1 else (),
+    )
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)
     assert tiles not in THROUGH_RING or "map_operand" in [param.name for param in function.params]
@@ -89,6 +95,12 @@ def test_other_matrices_and_rows_are_added(tiles, n, align):
 @pytest.mark.parametrize("tiles", [WARP_SPECIALIZED, *THROUGH_RING])
 def test_warp_specialized_kernels_read_them_for_every_tile(tiles, m, n, k):
     result, expected = finished(m, n, k, tiles, 16, warp_specialized=True)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("tiles", [THROUGH_RING[0], THROUGH_RING[-1]])
+def test_blocks_that_share_copies_bring_their_own(tiles):
+    result, expected = finished(300, 264, 256, tiles, 16, warp_specialized=True, cluster=2)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
