@@ -49,17 +49,19 @@ def graph(
         _, h, s, d = shape
         return spelled(dtype, shape, (h * s * d, d, h * d, 1))
 
-    results = [f"%0: {laid(out)}"]
+    results = [f"%0: {laid(out)}" if more.get("result") is None else f"%0: {spelled(more['result'], out)}"]
     if more.get("with_logsumexp"):
         results.append(f"%1: {spelled('f64' if dtype == 'f64' else 'f32', out[:-1])}")
     masked = "" if mask is None else f", %m: {spelled(*mask)}"
     name = "attention_with_logsumexp" if more.get("with_logsumexp") else "attention"
     attributes = f"scale={more.get('scale')}, is_causal={more.get('is_causal', False)}"
+    attributes += f", enable_gqa={more.get('enable_gqa', False)}"
+    attributes += f", dtype={more['result']}" if more.get("result") else ""
     symbols = "".join(f"symbol {name}: 1..4096 hint {hint}\n" for name, hint in more.get("hints", {}).items())
     return (
         f"{symbols}graph g(%q: {laid(q)}, %k: {laid(k)}, %v: {laid(v)}{masked}):\n"
-        f"  {', '.join(results)} = {name}(%q, %k, %v{', %m' if mask else ''}, {attributes}, "
-        f"enable_gqa={more.get('enable_gqa', False)})\n  return %0{', %1' if more.get('with_logsumexp') else ''}\n"
+        f"  {', '.join(results)} = {name}(%q, %k, %v{', %m' if mask else ''}, {attributes})\n"
+        f"  return %0{', %1' if more.get('with_logsumexp') else ''}\n"
     )
 
 
@@ -148,6 +150,15 @@ CASES = {
     "five queries of a group, keys in parts": case("bf16", (1, 8, 5, 32), (1, 2, 600, 32), enable_gqa=True),
     "twelve queries of a group, with logarithms": case(
         "f16", (1, 8, 12, 64), (1, 2, 520, 64), enable_gqa=True, with_logsumexp=True
+    ),
+    "results of the type of arithmetic, keys in parts": case(
+        "bf16", (1, 4, 1, 32), (1, 2, 300, 32), enable_gqa=True, with_logsumexp=True, result="f32"
+    ),
+    "results of the type of arithmetic, one key": case(
+        "f16", (2, 4, 5, 32), (2, 2, 1, 32), enable_gqa=True, with_logsumexp=True, result="f32"
+    ),
+    "results of the type of arithmetic, without matrix units": case(
+        "f16", (5, 7), (9, 7), 3, with_logsumexp=True, result="f32"
     ),
     "rows that cannot be copied in parts": case("f16", (5, 7), (9, 7), 3, with_logsumexp=True),
 }

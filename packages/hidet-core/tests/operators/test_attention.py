@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hidet.errors import ShapeError
+from hidet import dtypes
+from hidet.errors import DTypeError, ShapeError
 
 torch = pytest.importorskip("torch")
 attend = torch.nn.functional.scaled_dot_product_attention
@@ -77,6 +78,16 @@ def test_attention_returns_the_logsumexp_of_its_scores(apply_all: Any, make: Any
     ours = apply_all("attention_with_logsumexp", q, k, v)
     assert_matches(ours[0], exact(q, k, v), scale=8)
     assert_matches(ours[1], torch.logsumexp(q.double() @ k.double().mT / 2, -1).float(), scale=4)
+
+
+def test_attention_may_return_what_it_computes_with(apply_all: Any, make: Any, assert_matches: Any) -> None:
+    q, k, v = (make((2, 3, n, 4), seed=n).half() for n in (5, 7, 7))
+    wide, _ = apply_all("attention_with_logsumexp", q, k, v, dtype=dtypes.f32)
+    narrow, _ = apply_all("attention_with_logsumexp", q, k, v)
+    assert (wide.dtype, narrow.dtype) == (torch.float32, torch.float16)
+    assert torch.equal(wide.half(), narrow)
+    with pytest.raises(DTypeError, match="results of f64 for queries of f16, expected f16 or f32"):
+        apply_all("attention_with_logsumexp", q, k, v, dtype=dtypes.f64)
 
 
 def test_attention_refuses_shapes_that_do_not_fit_by_name(apply: Any, make: Any) -> None:

@@ -203,6 +203,14 @@ def test_the_logarithm_of_the_sum_is_a_second_result() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_the_first_result_may_be_of_the_type_of_arithmetic(dtype: str) -> None:
+    assert_attention_right(
+        ((operands(queries, 200, 16, 24, dtype), {"dtype": dtypes.f32}) for queries in (2, 70)),
+        operator="attention_with_logsumexp",
+    )
+
+
 def test_sizes_and_scales_are_not_compiled_in() -> None:
     def model(g: GraphBuilder, a: Value, b: Value) -> Value:
         return g.emit("add", attend(g, a, a, a), attend(g, b, b, b, scale=0.5))

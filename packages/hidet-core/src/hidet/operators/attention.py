@@ -15,7 +15,7 @@ from functools import partial
 from hidet.compute.definition import MAX, SUM, Compute, Definition, Operand, compute, number, reduce
 from hidet.dims import Dim
 from hidet.dtypes import DType
-from hidet.errors import ShapeError, UnsupportedOp
+from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -101,9 +101,12 @@ def _attention(
     scale: float | None,
     is_causal: bool,
     enable_gqa: bool,
+    dtype: DType | None = None,
 ) -> Definition:
     extents = _extents(name, q, k, v, enable_gqa)
     batch, rows, length, wide = extents.batch, extents.rows, extents.length, extents.wide
+    if dtype not in (None, q.dtype, wide):
+        raise DTypeError(f"operator {name}: results of {dtype} for queries of {q.dtype}, expected {q.dtype} or {wide}")
     if mask is not None:
         _check_mask(name, mask, (*batch, rows, length))
     scores = _scores(extents, q, k, mask, attention_scale(scale, extents.width, wide), is_causal)
@@ -121,7 +124,7 @@ def _attention(
         *outer, i, e = axes
         weighted = reduce(SUM, (length,), lambda j: weight((*outer, i), j) * extents.read_shared(v, outer, (j, e)))
         norm = total.result[(*outer, i)]
-        return build.cast(build.select(build.equal(norm, 0), build.const(0, wide), weighted / norm), q.dtype)
+        return build.cast(build.select(build.equal(norm, 0), build.const(0, wide), weighted / norm), dtype or q.dtype)
 
     stage = compute(name, (*batch, rows, v.shape[-1]), value)
     stages = (scores, top, total, stage)
@@ -185,7 +188,10 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="attention_with_logsumexp",
         inputs=_INPUTS,
-        attributes=_ATTRIBUTES,
+        attributes=(
+            *_ATTRIBUTES,
+            Attribute("dtype", None, "type of the first result: that of q, which is None, or the arithmetic type"),
+        ),
         kind="anchor",
         define=partial(_attention, "attention_with_logsumexp", True),
         family="attention",

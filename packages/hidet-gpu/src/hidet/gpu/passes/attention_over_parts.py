@@ -99,8 +99,9 @@ def _over_parts(rewriter: GraphRewriter, node: Node, parts: Parts) -> Value:
     wide = arithmetic_dtype(node.outputs[0].tensor.dtype)
 
     def attend(k: Value, v: Value) -> tuple[Value, Value]:
-        result, logarithm = rewriter.emit_all("attention_with_logsumexp", [node.inputs[0], k, v], node.attrs, node)
-        return rewriter.emit("cast", result, at=node, dtype=wide), logarithm
+        attrs = {**node.attrs, "dtype": wide}
+        result, logarithm = rewriter.emit_all("attention_with_logsumexp", [node.inputs[0], k, v], attrs, node)
+        return result, logarithm
 
     (first, of_first), (second, of_second) = attend(k1, v1), attend(k2, v2)
     # e ** a / (e ** a + e ** b), of any a and b that are not both -inf.
