@@ -411,6 +411,17 @@ def test_what_is_chosen_may_be_tuned(depth, queries):
     assert [rule.doc for rule in attention_space(problem, chosen, target).constraints if not rule.holds(chosen)] == []
 
 
+@pytest.mark.parametrize("depth", [64, 128, 256])
+@pytest.mark.parametrize("queries", [1, 5, 16])
+def test_what_is_chosen_for_the_heads_of_a_group_may_be_tuned(depth, queries):
+    text = graph("bf16", (8, 32, queries, depth), (8, 8, 4096, depth), enable_gqa=True)
+    problem, target = problem_of(scheduled_task(text, "sm_90a").task), CudaTarget("sm_90a")
+    chosen = choose_plan(problem, target)
+    assert chosen.stacked
+    space = attention_space(problem, chosen, target)
+    assert [rule.doc for rule in space.constraints if not rule.holds(chosen)] == []
+
+
 COMPILED = {
     "all sizes": by_size(4, 12, 64),
     "all sizes, causal": by_size(4, 32, 128, is_causal=True),

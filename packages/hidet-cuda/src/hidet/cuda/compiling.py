@@ -36,7 +36,7 @@ def compile_jobs(
     modules: list[CompiledModule] = []
     for job, group in zip(jobs, sources, strict=True):
         made = [next(cubins) for _ in group]
-        shared = {kernel.name: kernel.shared_bytes for source in group for kernel in source.kernels}
+        shared = _shared_bytes(group)
         for source, cubin in zip(group, made, strict=True):
             for kernel in source.kernels:
                 declared = kernel.shared_bytes + cubin.usage[kernel.symbol].shared_bytes
@@ -81,11 +81,15 @@ def listings_of(job: CompileJob, architecture: str, host_target: Target) -> Iter
     if sources:
         yield ".cu", "\n".join(source.text for source in sources)
         yield ".ptx", "\n".join(compile_ptx(source, architecture) for source in sources)
-    shared = {kernel.name: kernel.shared_bytes for source in sources for kernel in source.kernels}
-    host = host_module(job.module, shared)
+    host = host_module(job.module, _shared_bytes(sources))
     if host is not None:
         for ending, text in host_target.listings(_host_job(job, host)):
             yield f".host{ending}", text
+
+
+def _shared_bytes(sources: Sequence[KernelSource]) -> dict[str, int]:
+    """What kernels need of shared memory beyond what they declare."""
+    return {kernel.name: kernel.shared_bytes for source in sources for kernel in source.kernels}
 
 
 def _host_job(job: CompileJob, host: Module) -> CompileJob:

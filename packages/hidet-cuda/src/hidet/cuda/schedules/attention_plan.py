@@ -344,10 +344,10 @@ def _all_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
         if not problem.is_causal:
             yield Plan(_specialized_choices(problem)[-1].tiles, BY_CALL, False, False, is_warp_specialized=True)
     stacked = is_stacked_well(problem) and can_be_stacked(problem, None)
-    *large, smallest = (choice.tiles for choice in _choices(problem))
-    for tiles, may_be_split in ((_FEW_ROWS, True), *((tiles, False) for tiles in large), (smallest, True)):
+    every = (_FEW_ROWS, *(choice.tiles for choice in _choices(problem)))
+    for tiles in every:
         found = Plan(_fitting(tiles, problem, target.block_shared_memory), None, stacked, problem.is_causal)
-        if (may_be_split or (stacked and _has_all_rows(problem, found))) and not problem.is_causal:
+        if (tiles is every[-1] or _has_all_rows(problem, found)) and not problem.is_causal:
             yield replace(found, chunk=BY_CALL)
         yield found
 

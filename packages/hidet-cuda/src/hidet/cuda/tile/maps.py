@@ -88,11 +88,8 @@ class MatrixMap:
 
     def copies(self, load: Load, place: PlaceInTile, barrier: Expr) -> list[s.Stmt]:
         """A copy of each panel of a load's tile; their bytes are counted at `barrier`."""
-        outer = [axis.place for axis in self.outer]
-        return [
-            _copy("tensor_load", place(panel, 0), self.var, barrier, [_column(load, panel), load.row, *outer])
-            for panel in range(load.target.layout.panels)
-        ]
+        panels = range(load.target.layout.panels)
+        return [self.load(place(panel, 0), barrier, load.row, _column(load, panel)) for panel in panels]
 
     def load(self, place: Expr, barrier: Expr, row: Expr, column: Expr) -> s.Stmt:
         """A copy of a box of the matrix to an address in shared memory, whose bytes are counted at `barrier`."""

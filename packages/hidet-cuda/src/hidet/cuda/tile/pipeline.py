@@ -41,11 +41,12 @@ from hidet.cuda.tile.warp_group import (
 )
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
+from hidet.gpu.tile.layout import SharedLayout
 from hidet.gpu.tile.lower.elementwise import Element, held_element
 from hidet.gpu.tile.lower.fetch import part_of
+from hidet.gpu.tile.lower.finish import StoredMap
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Fragment, Threads, block_threads
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
-from hidet.gpu.tile.lower.parts import MEET, Parts
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, array_bytes
 from hidet.gpu.tile.lower.store import StagedParts, rows_layout
 from hidet.gpu.tile.tensors import RTile, STile
@@ -228,12 +229,9 @@ class _Consumer(TileLowering):
                     found[node.source] = operand
         return found
 
-    def _staging_of(self, node: t.Store) -> Staging | None:
-        """Results, where what they are made of comes through the ring."""
-        layout = rows_layout(node, self.threads.warps, 1) if node.source in self._operands else None
-        if layout is None:
-            return super()._staging_of(node)
-        return Staging(Parts(node.source, layout, self.threads, 1, MEET), False)
+    def _finish_layout(self, node: t.Store, stored: StoredMap, together: int) -> SharedLayout | None:
+        """None where what is added to products comes through the ring."""
+        return None if node.source in self._operands else super()._finish_layout(node, stored, together)
 
     def _part(self, tile: RTile, first: tuple[Expr, Expr], pieces: int) -> tuple[list[s.Stmt], Element]:
         """With what comes through the ring."""

@@ -7,12 +7,13 @@ by the weights of their parts, which the logarithms of the sums of exponentials 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims
-from hidet.graph.graph import Graph, Node, Value
+from hidet.gpu.passes.replace import replace_results
+from hidet.graph.graph import Graph, Node, Value, readers
+from hidet.graph.storage import Views
 from hidet.graph.types import same_shape
 from hidet.operators.rules import arithmetic_dtype
 from hidet.passes.rewriter import GraphRewriter
@@ -38,18 +39,11 @@ class AttentionOverParts:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""
-        if not any(_may_be_over_parts(node) for node in graph.nodes):
-            return graph
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        readers = Counter(value for node in graph.nodes for value in node.inputs)
-        readers.update(graph.outputs)
-        for node in graph.nodes:
-            parts = _parts_of(rewriter, node, readers) if _may_be_over_parts(node) else None
-            if parts is None or _bytes_of(node) < self.least_bytes:
-                rewriter.keep(node)
-            else:
-                rewriter.substitute(node.outputs[0], _over_parts(rewriter, node, parts))
-        return rewriter.finish()
+
+        def concerns(node: Node) -> bool:
+            return _may_be_over_parts(node) and _bytes_of(node) >= self.least_bytes
+
+        return replace_results(graph, ctx, concerns, _over_parts)
 
 
 def _may_be_over_parts(node: Node) -> bool:
@@ -67,12 +61,10 @@ def _bytes_of(node: Node) -> int:
     return sum(element_count(tensor.shape) * tensor.dtype.nbytes for tensor in read)
 
 
-def _parts_of(rewriter: GraphRewriter, node: Node, readers: Counter[Value | None]) -> Parts | None:
+def _parts_of(rewriter: GraphRewriter, node: Node) -> Parts | None:
     """What the keys and the values are put together of for this node alone; None where they are not, where their parts
     differ in length, and where both may be empty."""
-    _, k, v = node.inputs[:3]
-    assert k is not None and v is not None
-    keys, values = (_parts_along_rows(rewriter, value, readers) for value in (k, v))
+    keys, values = (_parts_along_rows(rewriter, node, value) for value in node.inputs[1:3])
     if keys is None or values is None:
         return None
     lengths = [(a.tensor.shape[-2], b.tensor.shape[-2]) for a, b in zip(keys, values, strict=True)]
@@ -82,32 +74,33 @@ def _parts_of(rewriter: GraphRewriter, node: Node, readers: Counter[Value | None
     return (keys, values) if is_same and has_keys else None
 
 
-def _parts_along_rows(
-    rewriter: GraphRewriter, value: Value, readers: Counter[Value | None]
-) -> tuple[Value, Value] | None:
-    node = rewriter.producer(rewriter.current(value))
-    if node is None or node.op.name != "concat" or len(node.values) != 2 or readers[value] != 1:
+def _parts_along_rows(rewriter: GraphRewriter, reader: Node, value: Value | None) -> tuple[Value, Value] | None:
+    assert value is not None
+    graph, node = rewriter.graph, rewriter.producer(rewriter.current(value))
+    if node is None or node.op.name != "concat" or len(node.values) != 2:
         return None
+    is_read_once = list(readers(graph)[value]) == [reader] and reader.inputs.count(value) == 1
     rank = value.tensor.rank
+    if not is_read_once or value in graph.outputs or node.attrs["axis"] % rank != rank - 2:
+        return None
     first, second = node.values
-    return (first, second) if node.attrs["axis"] % rank == rank - 2 else None
+    return first, second
 
 
-def _over_parts(rewriter: GraphRewriter, node: Node, parts: Parts) -> Value:
+def _over_parts(rewriter: GraphRewriter, node: Node, _: Views) -> Value | None:
     """What stands for the result."""
-    (k1, k2), (v1, v2) = parts
-    wide = arithmetic_dtype(node.outputs[0].tensor.dtype)
-
-    def attend(k: Value, v: Value) -> tuple[Value, Value]:
-        attrs = {**node.attrs, "dtype": wide}
-        result, logarithm = rewriter.emit_all("attention_with_logsumexp", [node.inputs[0], k, v], attrs, node)
-        return result, logarithm
-
-    (first, of_first), (second, of_second) = attend(k1, v1), attend(k2, v2)
+    parts = _parts_of(rewriter, node)
+    if parts is None:
+        return None
+    result = node.outputs[0].tensor
+    attrs = {**node.attrs, "dtype": arithmetic_dtype(result.dtype)}
+    (first, of_first), (second, of_second) = (
+        rewriter.emit_all("attention_with_logsumexp", [node.inputs[0], *part], attrs, node)
+        for part in zip(*parts, strict=True)
+    )
     # e ** a / (e ** a + e ** b), of any a and b that are not both -inf.
     share = rewriter.emit("sigmoid", rewriter.emit("sub", of_first, of_second, at=node), at=node)
     share = rewriter.emit("unsqueeze", share, at=node, axes=[share.tensor.rank])
     away = rewriter.emit("mul", rewriter.emit("sub", first, second, at=node), share, at=node)
     total = rewriter.emit("add", second, away, at=node)
-    result = node.outputs[0].tensor
     return rewriter.emit("cast", total, at=node, dtype=result.dtype)

@@ -28,6 +28,8 @@ from hidet.schedule.lowering import Lowering
 
 BYTES = 16
 """The widest access of a thread."""
+LINE_BYTES = 128
+"""A line of the caches."""
 _MOST_PATHS = 4096
 
 Path = tuple[tuple[Expr, bool], ...]

@@ -8,6 +8,7 @@ from hidet import dims, dtypes
 from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.gpu.schedules.cost import simt_seconds
+from hidet.gpu.schedules.lanes import LINE_BYTES
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
 from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, likely
@@ -53,8 +54,6 @@ _PARTIAL_BYTES = 64 << 20
 _FUNCTION_INSTRUCTIONS, _QUOTIENT_INSTRUCTIONS, _LOAD_INSTRUCTIONS = 12, 6, 2
 """Of a function of the library, of a quotient, and of what is read and converted."""
 """Of partial sums, for the sake of digits alone."""
-_LINE_BYTES = 128
-"""A line of the caches."""
 _WIDE_BY_REDUCTION = 128
 """Results for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
 
@@ -162,7 +161,7 @@ def _is_between_lines(operand: MatrixOperand | PatchOperand) -> bool:
     """Whether rows of a matrix are known to begin within lines of the cache."""
     if not isinstance(operand, MatrixOperand) or operand.rows == 1 or not isinstance(operand.row_stride, int):
         return False
-    return operand.row_stride * operand.tensor.type.dtype.nbytes % _LINE_BYTES != 0
+    return operand.row_stride * operand.tensor.type.dtype.nbytes % LINE_BYTES != 0
 
 
 def epilogue_instructions(product: Product) -> int:

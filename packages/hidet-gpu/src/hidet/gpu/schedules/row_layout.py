@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
-from hidet.gpu.schedules.lanes import BYTES, is_aligned, is_inside, is_uniform, paths, step_along
+from hidet.gpu.schedules.lanes import BYTES, LINE_BYTES, is_aligned, is_inside, is_uniform, paths, step_along
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.visit import accesses, substitute
@@ -25,8 +25,6 @@ _KEPT = 32
 """Elements of a row that a thread keeps in registers at most."""
 _RESIDENT = 1024
 """Threads of a multiprocessor from which on it is busy."""
-_LINE_BYTES = 128
-"""A line of the caches."""
 SIDE = 32
 """Threads of a block that work on different rows, where rows lie side by side: a warp reads neighbours."""
 
@@ -189,7 +187,7 @@ def row_layout(
     piece = inner_extents[-1] if outer and lead.coefficient(inner[-1]) == 1 and len(inner) > 1 else 0
     is_in_pieces = (
         isinstance(piece, int)
-        and 0 < piece * accesses(program.element)[0].dtype.nbytes < _LINE_BYTES
+        and 0 < piece * accesses(program.element)[0].dtype.nbytes < LINE_BYTES
         and lead.coefficient(outer[-1]) == piece
     )
     layout = RowLayout(

@@ -81,11 +81,11 @@ def parts_of(layout: RowLayout) -> int:
     """Into about how many parts rows are cut; 1 where one kernel keeps the device as busy."""
     if layout.is_in_pieces and extent_estimate(layout.program.row_elements) >= _LEAST_IN_PIECES:
         count = extent_estimate(layout.inner_extents[_longest(layout)]) // _LEAST_SIDE
-        return count if count > 1 and has_parts(layout, count) else 1
-    # Rows that are reduced several times are read again from the cache, by a block each if there are enough.
-    if not is_simple(layout.program) and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
+    elif not is_simple(layout.program) and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
+        # Rows that are reduced several times are read again from the cache, by a block each if there are enough.
         return 1
-    count = _parts(layout)
+    else:
+        count = _parts(layout)
     return count if count > 1 and has_parts(layout, count) else 1
 
 
@@ -122,18 +122,18 @@ class _Split:
     def __init__(
         self, layout: RowLayout, axis: Var, extent: Dim, chunk: Dim, parts: Dim, beside: tuple[Var, ...]
     ) -> None:
-        self.layout, self.program, self.axis = layout, layout.program, axis
+        self.layout, self.program = layout, layout.program
+        self.axis, self.extent, self.chunk = axis, extent, chunk
         self.outer, self.extents, self.parts = layout.outer, layout.outer_extents, parts
         self.beside = beside
         whole = dict(zip(layout.inner, layout.inner_extents, strict=True))
-        self.beside_extents = tuple(whole[axis] for axis in beside)
+        self.beside_extents = tuple(whole.pop(axis) for axis in beside)
         self.part, self.inside = build.size_var("part"), build.size_var("inside")
         self.place = self.part * build.index(chunk) + self.inside
         is_even = dims.prove_equal(parts * chunk, extent) is True
         self.is_there = None if is_even else self.place < build.index(extent)
-        kept = {self.inside if other is axis else other: chunk if other is axis else whole[other] for other in whole}
-        self.inner = tuple(other for other in kept if other not in beside)
-        self.inner_extents = tuple(kept[other] for other in self.inner)
+        self.inner = tuple(self.inside if other is axis else other for other in whole)
+        self.inner_extents = tuple((whole | {axis: chunk}).values())
         self.known: dict[Var, Expr] = {self.program.count: build.index(self.program.row_elements)}
         self.between: list[Operand] = []
 
@@ -240,10 +240,9 @@ class _Split:
 
     def _elements(self, part: Expr) -> Expr:
         """How many elements a part has."""
-        place = self.inner.index(self.inside)
+        place, chunk = self.inner.index(self.inside), build.index(self.chunk)
         others = dims.product([*self.inner_extents[:place], *self.inner_extents[place + 1 :]])
-        chunk = build.index(self.inner_extents[place])
-        rest = build.index(self.layout.inner_extents[self.layout.inner.index(self.axis)]) - part * chunk
+        rest = build.index(self.extent) - part * chunk
         return (chunk if self.is_there is None else build.minimum(chunk, rest)) * build.index(others)
 
     def _of_elements(self, elements: Sequence[RowOutput]) -> RowProgram:

@@ -10,6 +10,7 @@ from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.layout import SharedLayout
 from hidet.gpu.tile.lower.copy import BoxCopy, box_copy
 from hidet.gpu.tile.lower.elementwise import (
     Element,
@@ -272,11 +273,15 @@ class TileLowering:
         together, meet = 1, MEET
         if node.source.is_transposed and products is not None:
             together, meet = products.group_warps, products.meet(self.threads.upright(node.source))
-        layout = None if stored is None else finish_layout(node, stored, self.threads.warps, together)
+        layout = None if stored is None else self._finish_layout(node, stored, together)
         if stored is not None and layout is not None:
             return Staging(Parts(staged_tile(stored), layout, self.threads, together, meet), True)
         layout = rows_layout(node, self.threads.warps, together)
         return None if layout is None else Staging(Parts(node.source, layout, self.threads, together, meet), False)
+
+    def _finish_layout(self, node: t.Store, stored: StoredMap, together: int) -> SharedLayout | None:
+        """How products are staged that are mapped after that; None where results are."""
+        return finish_layout(node, stored, self.threads.warps, together)
 
     def _element(self, tile: RTile) -> Element:
         """The elements of a tile that is stored."""
