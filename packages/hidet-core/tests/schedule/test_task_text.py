@@ -101,8 +101,8 @@ task 0 matmul_fused4, key #
   %2: f32[n, 4] = add(%1, %b)
   %3: f32[n, 4] = silu(%2)
   read x0 = %x: f32[n, 8]
-  read x1 = %w: f32[8, 4]
-  read x2 = %b: f32[4]
+  read x1 = %w: f32[8, 4] weight
+  read x2 = %b: f32[4] weight
   prologue a[i0, i1] = -x0[i0, i1]
   anchor matmul(a=prologue, b=x1)
     matmul[i0, i1] = reduce("sum", [r0], [8], [a[i0, r0] * b[r0, i1]], 0)

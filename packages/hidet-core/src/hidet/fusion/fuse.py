@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hidet.compute.definition import Compute, Operand, fresh_axes
 from hidet.dims import divisibility
 from hidet.fusion.abilities import AbilityTable
-from hidet.fusion.group import Group, group_nodes
+from hidet.fusion.group import Group, alias_root, group_nodes
 from hidet.fusion.horizontal import fuse_horizontally
 from hidet.fusion.in_place import find_reuses
 from hidet.fusion.overwrite import CopyOverwrites, early_overwrites
@@ -73,7 +73,7 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
     table = readers(graph)
     outputs = set(graph.outputs)
     foreign = foreign_nodes(graph)
-    aligned = _aligned_values(graph, aliases, reuses.sources)
+    known_of = _KnownOf(_aligned_values(graph, aliases, reuses.sources), _weights(graph, aliases))
     steps: list[Task | ForeignStep] = []
     known = _Known({}, {})
     for group in groups:
@@ -91,7 +91,7 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
             if value in outputs or node.op.has_effect or not members.issuperset(table.get(value, ()))
         ]
         if live:
-            steps.append(_make_task(group, live, types, aligned, reuses.sources, known))
+            steps.append(_make_task(group, live, types, known_of, reuses.sources, known))
     return TaskGraph(graph, tuple(steps), types, aliases, cuts=grouping.cuts)
 
 
@@ -115,9 +115,29 @@ def _aligned_values(graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Ite
     return own | {value for value in aliases if is_aligned(value)}
 
 
+def _weights(graph: Graph, aliases: Mapping[Value, Alias]) -> frozenset[Value]:
+    """Parameters, constants and what is prepared of them, and views of those, but for what the graph overwrites."""
+    written = {graph.inputs[number] for number, _ in graph.mutates}
+    prepared = () if graph.prepare is None else graph.prepare.results
+    roots = {*graph.parameters, *graph.constants, *prepared} - written
+    return frozenset((*roots, *(value for value in aliases if alias_root(value, aliases) in roots)))
+
+
 def _bare_task(anchor: Node, types: Mapping[Value, TensorType]) -> Task:
     """The task of an anchor with nothing joined to it."""
-    return _make_task(Group(anchor, [anchor]), anchor.outputs, types, frozenset(), {}, _Known({}, {}))
+    return _make_task(Group(anchor, [anchor]), anchor.outputs, types, _KnownOf(), {}, _Known({}, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownOf:
+    """What is known of the memory of values: which begin at multiples of 16 bytes, and which are weights."""
+
+    aligned: Set[Value] = frozenset()
+    weights: Set[Value] = frozenset()
+
+    def __call__(self, value: Value) -> tuple[bool, bool]:
+        """`is_aligned` and `is_weight` of a tensor."""
+        return value in self.aligned, value in self.weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +153,7 @@ def _make_task(
     group: Group,
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
-    aligned: Set[Value],
+    known_of: _KnownOf,
     reuses: Mapping[Value, Value],
     known: _Known,
 ) -> Task:
@@ -147,19 +167,20 @@ def _make_task(
     inputs = tuple(dict.fromkeys(read))
     in_place = tuple([(n, inputs.index(reuses[v])) for n, v in enumerate(live) if v in reuses]) if reuses else ()
     numbers = dict(zip((None, *inputs, *computed), count()))
+    aligned, weights = known_of.aligned, known_of.weights
     parts = (
         *[(id(node.definition or node), *[numbers[v] for v in node.inputs]) for node in nodes],
-        *[(id(types[value]), value in aligned) for value in (*inputs, *live)],
+        *[(id(types[value]), value in aligned, value in weights) for value in (*inputs, *live)],
         *[numbers[value] for value in live],
         in_place,
     )
     first = known.by_parts.get(parts)
     if first is None:
-        is_aligned = tuple([value in aligned for value in (*inputs, *live)])
-        key = TaskKey((*group_key(nodes, inputs, live, types), in_place, is_aligned))
+        memory = tuple([known_of(value) for value in (*inputs, *live)])
+        key = TaskKey((*group_key(nodes, inputs, live, types), in_place, memory))
         first = known.by_key.get(key)
         if first is None or [n.definition for n in nodes] != [n.definition for n in first.nodes]:
-            task = _first_task(group.anchor, nodes, inputs, live, types, aligned, in_place, key)
+            task = _first_task(group.anchor, nodes, inputs, live, types, known_of, in_place, key)
             known.by_key[key] = known.by_parts[parts] = task
             return task
         known.by_parts[parts] = first
@@ -177,7 +198,7 @@ def _another(
 
     def of_others(values: Sequence[Value], tensors: Sequence[TaskTensor]) -> tuple[TaskTensor, ...]:
         pairs = zip(values, tensors, strict=True)
-        return tuple([TaskTensor(value, types[value], t.operand, t.is_aligned) for value, t in pairs])
+        return tuple([TaskTensor(value, types[value], t.operand, t.is_aligned, t.is_weight) for value, t in pairs])
 
     tensors = of_others(inputs, first.inputs)
     counterpart = dict(zip(first.inputs, tensors, strict=True))
@@ -201,12 +222,12 @@ def _first_task(
     external: Sequence[Value],
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
-    aligned: Set[Value],
+    known_of: _KnownOf,
     in_place: tuple[tuple[int, int], ...],
     key: TaskKey,
 ) -> Task:
     inputs = {
-        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), v in aligned)
+        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), *known_of(v))
         for n, v in enumerate(external)
     }
     computed: dict[Value, Compute] = {}
@@ -239,7 +260,7 @@ def _first_task(
         else:
             axes = fresh_axes(result.rank)
             epilogues.append(Compute(result, axes, direct[value][axes]))
-        outputs.append(TaskTensor(value, types[value], result, value in aligned))
+        outputs.append(TaskTensor(value, types[value], result, *known_of(value)))
     name = (anchor or nodes[-1]).op.name.replace(":", "_").replace(".", "_")
     return Task(
         name=name if len(nodes) == 1 else f"{name}_fused{len(nodes)}",

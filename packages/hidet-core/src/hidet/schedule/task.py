@@ -41,12 +41,15 @@ class TaskTensor:
     """A tensor that a task reads or writes: the graph's value, its type with strides, its name in definitions.
 
     is_aligned: whether it is known to start at a multiple of 16 bytes, as what the compiled program allocates does.
+    is_weight: whether it is a parameter or a constant, or prepared of them, and no step of the graph writes it: kernels
+    may read it while what was launched before them still runs.
     """
 
     value: Value
     type: TensorType
     operand: Operand
     is_aligned: bool = False
+    is_weight: bool = False
 
 
 @record

@@ -4,7 +4,7 @@
       %4: f32[8, 64] = matmul(%x, %w)  # model.py:41 (fc1)
       %5: f32[8, 64] = relu(%4)
       read x0 = %x: f32[8, 32] aligned
-      read x1 = %w: f32[32, 64]
+      read x1 = %w: f32[32, 64] weight
       anchor matmul(a=x0, b=x1)
         y[i0, i1] = reduce("sum", [r0], [32], [a[i0, r0] * b[r0, i1]], 0)
       epilogue y0[i0, i1] = max(y[i0, i1], 0.0)
@@ -92,4 +92,5 @@ def _tensor(tensor: TaskTensor, graph: GraphText) -> str:
 
 
 def _typed(tensor: TaskTensor) -> str:
-    return f"{type_text(tensor.type)}{' aligned' if tensor.is_aligned else ''}"
+    known = ((" aligned", tensor.is_aligned), (" weight", tensor.is_weight))
+    return type_text(tensor.type) + "".join(word for word, holds in known if holds)
