@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -33,27 +34,28 @@ def k(x: ~f32):
 @host
 def main(x: ~f32):
     launch("k", [2, 1], [x], block=[32]{options})
+    launch("k", [2, 1], [x], block=[32]{options})
 """
 
 
-def module(options: str = "", before: str = "") -> Module:
-    text = textwrap.dedent(TEXT).replace("{options}", options)
+def module(options: str = "", before: str = "", attributes: str = "") -> Module:
+    text = textwrap.dedent(TEXT).replace("{options}", options).replace("@kernel", f"@kernel{attributes}")
     return parse_module(text.replace("    x[i] = 1.0", f"{before}    x[i] = 1.0"), INTRINSICS)
 
 
-def launched(arch: str, options: str = "", before: str = "") -> Launch:
-    """The launch of a module that went through all passes."""
+def launched(arch: str, options: str = "", before: str = "", attributes: str = "", calls: int = 1) -> list[Launch]:
+    """The launches, two a call, of a module that went through all passes."""
     fake = FakeDriver()
     target = CudaTarget(arch)
     target.__dict__["memory"] = fake.memory()
     ctx = CompileContext(
         target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
     )
-    (binary,) = target.compile([CompileJob("job", run_program_passes(module(options, before), ctx))])
+    (binary,) = target.compile([CompileJob("job", run_program_passes(module(options, before, attributes), ctx))])
     run: Any = target.load([binary]).function("main", None)
-    run(4096, 9)
-    (launch,) = fake.launches
-    return launch
+    for _ in range(calls):
+        run(4096, 9)
+    return fake.launches
 
 
 def test_a_kernel_waits_before_anything_else_and_lets_the_next_one_start() -> None:
@@ -111,14 +113,22 @@ def test_a_kernel_that_says_what_it_waits_for_is_left_alone() -> None:
 def test_launches_have_the_attribute_where_the_kernel_waits(
     arch: str, options: str, attributes: tuple[int, ...]
 ) -> None:
-    launch = launched(arch, options)
+    _, launch = launched(arch, options)
     assert launch.attributes == attributes
     assert (launch.grid, launch.block, launch.shared, launch.stream) == ((2, 1, 1), (32, 1, 1), 0, 9)
     assert launch.pointers
 
 
 def test_a_kernel_that_waits_itself_is_launched_in_order() -> None:
-    assert launched("sm_90a", before='    call("cuda.grid_dependency_wait", type=None)\n').attributes == ()
+    _, launch = launched("sm_90a", before='    call("cuda.grid_dependency_wait", type=None)\n')
+    assert launch.attributes == ()
+
+
+def test_the_first_kernel_of_a_call_is_launched_in_order_where_it_reads_weights_early() -> None:
+    # A kernel of somebody else may have written them just before the call.
+    found = launched("sm_90a", attributes='(weights=("x",))', calls=2)
+    assert [launch.attributes for launch in found] == [(), (6,), (), (6,)]
+    assert [launch.attributes for launch in launched("sm_90a")] == [(6,), (6,)]
 
 
 ATTENTION = """
@@ -128,9 +138,9 @@ graph g(%q: f16[2, 8, 1024, 64], %k: f16[2, 8, 1024, 64], %v: f16[2, 8, 1024, 64
 """
 
 
-def linear(m: int, n: int, k: int) -> str:
+def linear(m: int, n: int, k: int, weight: str = "param %w") -> str:
     return f"""
-graph g(%x: f16[{m}, {k}], param %w: f16[{n}, {k}]):
+graph g(%x: f16[{m}, {k}], {weight}: f16[{n}, {k}]):
   %0: f16[{m}, {n}] = linear(%x, %w)
   return %0
 """
@@ -149,4 +159,47 @@ def test_warp_specialized_kernels_make_their_barriers_ready_before_they_wait(gra
     with_barriers = [text for text in overlapped_kernels(graph) if "cuda.barrier_init" in text]
     assert with_barriers
     for text in with_barriers:
-        assert text.index("cuda.barrier_init") < text.index("cuda.grid_dependency_wait") < text.index("tensor_load")
+        *_, last = (at for at in range(len(text)) if text.startswith("tensor_load", at))
+        assert text.index("cuda.barrier_init") < text.index("cuda.grid_dependency_wait") < last
+
+
+def first_load(text: str, of: str) -> int:
+    """Where a kernel first copies a box by a tensor map."""
+    found = re.search(rf"tensor_load.*\b{of}\b", text)
+    assert found is not None
+    return found.start()
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 4096, 4096), (4096, 4096, 512), (777, 14336, 4096), (200, 512, 8192)])
+def test_weights_are_on_their_way_to_the_first_stages_before_a_kernel_waits(m: int, n: int, k: int) -> None:
+    (text,) = (text for text in overlapped_kernels(linear(m, n, k)) if "cuda.barrier_init" in text)
+    made, wait = text.index("cuda.barrier_init"), text.index("cuda.grid_dependency_wait")
+    assert made < first_load(text, "map_tile_b") < wait < first_load(text, "map_tile_a")
+    (text,) = (text for text in overlapped_kernels(linear(m, n, k, "%w")) if "cuda.barrier_init" in text)
+    assert text.index("cuda.grid_dependency_wait") < first_load(text, "map_tile_b")
+
+
+def test_a_gemv_reads_weights_before_it_waits() -> None:
+    text = next(text for text in overlapped_kernels(linear(1, 4096, 4096)) if "shuffle" in text)
+    assert text.index("load(column0") < text.index("cuda.grid_dependency_wait") < text.index("load(row0")
+    text = next(text for text in overlapped_kernels(linear(1, 4096, 4096, "%w")) if "shuffle" in text)
+    assert text.index("cuda.grid_dependency_wait") < text.index("load(column0")
+
+
+@pytest.mark.parametrize(
+    ("read", "is_early"),
+    [
+        ("    y: f32 = w[0]", True),
+        ("    p: ~f32 = w + 8\n    y: f32 = p[0]", True),
+        ("    p: ~f32 = x + 8\n    y: f32 = p[0]", False),
+        ("    y: f32 = w[cast(x[0], i64)]", False),
+        ("    p: ~f32 = w + 8\n    p = x\n    y: f32 = p[0]", False),
+        ("    w[0] = 2.0\n    y: f32 = w[0]", False),
+        ('    y: f32 = call("gpu.atomic_add", w, 2.0, type=f32)', False),
+    ],
+)
+def test_of_memory_weights_alone_are_read_early_and_nothing_is_written(read: str, is_early: bool) -> None:
+    text = TEXT.replace("{options}", "").replace("x: ~f32", "x: ~f32, w: ~f32").replace("[x]", "[x, w]")
+    text = text.replace("@kernel", '@kernel(weights=("w",))').replace("    x[i] = 1.0", f"{read}\n    x[i] = y")
+    printed = print_module(overlapped_launches(parse_module(text, INTRINSICS)))
+    assert (printed.index("y: f32") < printed.index("cuda.grid_dependency_wait")) == is_early

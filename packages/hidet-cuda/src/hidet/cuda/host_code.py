@@ -25,6 +25,7 @@ from hidet.cuda.launch_context import (
     GET_CURRENT,
     LAUNCH,
     LAUNCH_EX,
+    LAUNCHED,
     POP_CURRENT,
     PUSH_CURRENT,
     STREAM,
@@ -40,6 +41,7 @@ from hidet.gpu.host_functions import (
     three_extents,
     words_on_stack,
 )
+from hidet.gpu.weights import weights_of
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Const, Expr, Load, Var
@@ -139,6 +141,7 @@ class _Host:
         return build.seq(
             [
                 s.Declare(here),
+                s.Store(self.context, (build.index(LAUNCHED),), _NULL),
                 s.Store(here, (build.index(0),), _NULL),
                 s.Store(here, (build.index(1),), _NULL),
                 s.Evaluate(Call(GET_CURRENT, (place,), dtypes.i32)),
@@ -187,6 +190,7 @@ class _Host:
             arguments = (handle, *numbers, stream, Bitcast(build.address(pointers, 0), _WORD), _NULL)
             stmts.append(self._unless_failed(s.Assign(status, Call(LAUNCH, arguments, dtypes.i32))))
         stmts.append(self._noted(status, cell, (*grid, *block, shared)))
+        stmts.append(s.Store(self.context, (build.index(LAUNCHED),), Const(1, _WORD)))
         blocks = grid[0] * grid[1] * grid[2]
         return s.If(blocks > 0, self._unless_failed(build.seq(stmts)))
 
@@ -213,7 +217,10 @@ class _Host:
             # Its blocks need the device at the same time, and so do not begin beside those of another kernel.
             found.append((Const(_COOPERATIVE, _WORD), Const(1, _WORD)))
         elif kernel is not None and OVERLAPPED in kernel.attributes:
-            found.append((Const(_STREAM_SERIALIZATION, _WORD), Const(1, _WORD)))
+            # Where the first kernel of a call reads weights before it waits, a kernel of somebody else may have written
+            # them just before: it begins behind all that the stream has.
+            is_overlapped = build.load(self.context, LAUNCHED) if weights_of(kernel) else Const(1, _WORD)
+            found.append((Const(_STREAM_SERIALIZATION, _WORD), is_overlapped))
         return found
 
     def _launch_with(

@@ -19,7 +19,7 @@ ENCODE_COLUMNS = "cuTensorMapEncodeIm2col"
 ENCODERS = (ENCODE, ENCODE_COLUMNS)
 """What it calls besides, where it makes tensor maps."""
 
-STREAM, DEVICE, ERROR, FAILED, ASKED = range(5)
-"""Words of the launch context; from ASKED on extents of the grid and of a block, and bytes of shared memory of the
-launch that failed."""
+STREAM, DEVICE, ERROR, FAILED, LAUNCHED, ASKED = range(6)
+"""Words of the launch context; LAUNCHED is 1 once the call has launched a kernel, else 0; from ASKED on extents of the
+grid and of a block, and bytes of shared memory of the launch that failed."""
 CONTEXT_WORDS = ASKED + 7

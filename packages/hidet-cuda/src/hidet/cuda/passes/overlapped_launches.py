@@ -1,4 +1,5 @@
-"""A kernel starts while the one before it ends: programmatic dependent launch, from sm_90 on."""
+"""A kernel starts while the one before it ends: programmatic dependent launch, from sm_90 on (CUDA C++ Programming
+Guide, "Programmatic Dependent Launch and Synchronization")."""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.cuda.intrinsics import intrinsic_call
+from hidet.gpu.weights import weights_of
 from hidet.ir import build
-from hidet.ir.expr import Call, Load
+from hidet.ir.expr import Call, Expr, Load, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Seq, Stmt
+from hidet.ir.node import IRNode
+from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Seq, Stmt, Store
+from hidet.ir.types import BufferType, MemorySpace, PointerType
 from hidet.ir.visit import walk
 from hidet.target import gpu_target
 
@@ -28,10 +32,14 @@ _PREPARATIONS = frozenset(
     }
 )
 """Of a block: of its barriers in shared memory, and of maps, which are arguments."""
-_AMONG_LANES = frozenset({"gpu.shuffle", "gpu.syncwarp"})
-"""Calls by which lanes of a warp meet, and touch no memory."""
+_IN_BLOCK = frozenset({"gpu.shuffle", "gpu.syncwarp", "cuda.barrier_arrive_expect", "cuda.copy_async_commit"})
+"""Calls by which threads of a block meet or count, and touch no memory of others."""
+_COPIES = ("cuda.tensor_load", "cuda.copy_async_")
+"""Begin the names of copies to memory of the block."""
 _QUIET = (Seq, Declare, Assign, For, If, Evaluate)
 """Statements that access memory by expressions alone."""
+_OF_BLOCK = ("register", "shared")
+"""Spaces of memory that no other kernel sees."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,11 @@ class OverlappedLaunches:
     """Kernels begin by waiting for what was launched before them, so that the device may make them ready meanwhile.
 
     They wait before they touch memory, but for what makes their blocks ready: barriers in shared memory, and maps of
-    tensors, which are arguments. Each kernel's end implies the end of all before it, so that the order of everything
-    they read and write stays that of their launches. Kernels that say themselves what they wait for are left alone.
+    tensors, which are arguments; and but for weights (`hidet.gpu.weights`), of which they read what stands first. Each
+    kernel's end implies the end of all before it, so that the order of everything they read and write stays that of
+    their launches; and since a kernel lets the next one start when it has waited itself, what that reads early was
+    written before the first kernel of the call started, which host code launches in order where it reads early itself.
+    Kernels that say themselves what they wait for are left alone.
     """
 
     name: ClassVar[str] = "cuda-overlapped-launches"
@@ -60,29 +71,66 @@ def _overlapped(function: Function) -> Function:
     if function.kind != "kernel" or OVERLAPPED in function.attributes or _waits_itself(function):
         return function
     stmts = function.body.stmts if isinstance(function.body, Seq) else (function.body,)
-    count = _count_of_preparation(stmts)
+    count = _count_of_preparation(stmts, weights_of(function))
     waits = [Evaluate(intrinsic_call(_WAIT)), Evaluate(intrinsic_call(_ALLOW))]
     body = build.seq([*stmts[:count], *waits, *stmts[count:]])
     return replace(function, body=body, attributes=(*function.attributes, OVERLAPPED))
 
 
-def _count_of_preparation(stmts: tuple[Stmt, ...]) -> int:
-    """How many statements at the beginning make a block ready; 0 where they only compute."""
-    count = sum(1 for _ in takewhile(_touches_no_memory, stmts))
-    calls = [node for stmt in stmts[:count] for node in walk(stmt) if isinstance(node, Call)]
-    return count if any(call.callee in _PREPARATIONS for call in calls) else 0
+def _count_of_preparation(stmts: tuple[Stmt, ...], weights: frozenset[Var]) -> int:
+    """How many statements at the beginning make a block ready or read weights; 0 where they only compute."""
+    early = _EarlyStatements(weights)
+    count = sum(1 for _ in takewhile(early.may_be, stmts))
+    nodes = (node for stmt in stmts[:count] for node in walk(stmt))
+    is_any = any(
+        isinstance(node, Load) or (isinstance(node, Call) and node.callee in _PREPARATIONS | _IN_BLOCK)
+        for node in nodes
+    )
+    return count if is_any else 0
 
 
-def _touches_no_memory(stmt: Stmt) -> bool:
-    """Whether a statement neither reads nor writes what the kernel before may write or read."""
-    for node in walk(stmt):
+class _EarlyStatements:
+    """Which statements neither read nor write what the kernel before may write or read. They are asked in order."""
+
+    def __init__(self, weights: frozenset[Var]) -> None:
+        self._weights = set(weights)
+
+    def may_be(self, stmt: Stmt) -> bool:
+        """Whether a statement may stand before the wait."""
+        return all(self._is_quiet(node) for node in walk(stmt))
+
+    def _is_quiet(self, node: IRNode) -> bool:
+        if isinstance(node, Declare) and isinstance(node.var.type, PointerType):
+            # A pointer into weights is one of them.
+            if node.init is not None and self._is_of_weights(node.init):
+                self._weights.add(node.var)
+            return True
         if isinstance(node, Call):
-            is_pure = node.intrinsic is not None and node.intrinsic.effect == "pure"
-            if not is_pure and node.callee not in _PREPARATIONS | _AMONG_LANES:
-                return False
-        elif isinstance(node, Load) or (isinstance(node, Stmt) and not isinstance(node, _QUIET)):
-            return False
-    return True
+            return self._is_quiet_call(node)
+        if isinstance(node, Load):
+            return self._is_of_weights(node.buffer)
+        if isinstance(node, Store):
+            return all(space in _OF_BLOCK for _, space in _memory_in(node.buffer))
+        if isinstance(node, Assign):
+            return not isinstance(node.var.type, PointerType)
+        return not isinstance(node, Stmt) or isinstance(node, _QUIET)
+
+    def _is_quiet_call(self, call: Call) -> bool:
+        if call.callee in _PREPARATIONS or call.callee in _IN_BLOCK:
+            return True
+        if call.callee.startswith(_COPIES):
+            return all(map(self._is_of_weights, call.arguments))
+        return call.intrinsic is not None and call.intrinsic.effect == "pure"
+
+    def _is_of_weights(self, place: Expr) -> bool:
+        """Whether all memory that an expression points to is weights, or of the block."""
+        return all(var in self._weights or space in _OF_BLOCK for var, space in _memory_in(place))
+
+
+def _memory_in(place: Expr) -> list[tuple[Var, MemorySpace]]:
+    """The pointers and arrays that an expression mentions, and where they lie."""
+    found = [node for node in walk(place) if isinstance(node, Var)]
+    return [(var, var.type.space) for var in found if isinstance(var.type, (PointerType, BufferType))]
 
 
 def _waits_itself(function: Function) -> bool:

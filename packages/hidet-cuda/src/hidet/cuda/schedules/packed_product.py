@@ -26,6 +26,7 @@ from hidet.gpu.schedules.product import ALIGN, SMALL, MatrixOperand, Product, kn
 from hidet.gpu.schedules.product_kernel import ProductKernel
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.tensors import GTensor
+from hidet.gpu.weights import with_weights
 from hidet.graph.graph import Node, Value
 from hidet.ir.stmt import If, Launch
 from hidet.schedule.rule import ChoosingRule, Match, Program
@@ -155,6 +156,6 @@ def _launch(
     )
     function = packed_gemv_kernel(name, a, source, c, product.m, tiling, epilogue=kernel.finish(c, is_inside=True))
     grid = (builder.size(dims.ceildiv(product.n, tiling.columns)),)
-    function = replace(function, params=scope.params)
+    function = with_weights(replace(function, params=scope.params), kernel.weights)
     pointers = [builder.pointers[each] for each in (*kernel.operands, task.epilogues[0].result)]
     return builder.launch(function, pointers, scope.arguments, grid, tiling.threads)

@@ -112,7 +112,7 @@ class MatrixUnitLaunches:
         as the device holds at most."""
         product, builder = self.launches.product, self.launches.builder
         cluster = CLUSTER if shares_copies(extents_of(product), tiles) and can_share_copies(tiled) else 1
-        pipeline = lower_pipeline(tiled, self.launches.target, shares_copies=cluster > 1)
+        pipeline = lower_pipeline(tiled, self.launches.target, shares_copies=cluster > 1, weights=kernel.weights)
         function = pipeline.function
         # Warps that move registers between each other have all of a multiprocessor.
         is_alone = MOVED_REGISTERS in function.attributes

@@ -22,7 +22,7 @@ CONTEXT = 0x1000
 """The context of the first device; those of further ones follow."""
 FIRST_STREAM, FIRST_EVENT, FIRST_GRAPH = 0x2000, 0x3000, 0x5000
 FIRST_OBJECT, FIRST_RECORDED = 0x6000, 0x100000
-ATTRIBUTE_BYTES = 72
+ATTRIBUTE_BYTES, ATTRIBUTE_VALUE = 72, 8
 NO_CONTEXT = 201
 
 
@@ -30,7 +30,7 @@ NO_CONTEXT = 201
 class Launch:
     """What one launch was asked for; parameters are the 8-byte words their addresses point to.
 
-    attributes: numbers of its CUlaunchAttributes. held: keeps the memory of parameters.
+    attributes: numbers of its CUlaunchAttributes, but for those whose value is 0. held: keeps the memory of parameters.
     """
 
     kernel: str
@@ -172,7 +172,11 @@ class FakeDriver(FakeMemory):
         longs = (ctypes.c_uint64 * 7).from_address(config)
         grid, block = (words[0], words[1], words[2]), (words[3], words[4], words[5])
         places = [longs[5] + ATTRIBUTE_BYTES * number for number in range(words[12])]
-        attributes = tuple(ctypes.c_uint32.from_address(place).value for place in places)
+        attributes = tuple(
+            ctypes.c_uint32.from_address(place).value
+            for place in places
+            if ctypes.c_uint32.from_address(place + ATTRIBUTE_VALUE).value
+        )
         launch = Launch(self.kernels[kernel - 1], grid, block, words[6], longs[4], pointers, attributes)
         return self._launch(launch)
 

@@ -20,19 +20,61 @@ def prefetched(maps: Sequence[SourceMap]) -> list[s.Stmt]:
     return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 
 
-def copy_stages(ring: Ring, maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages) -> s.Stmt:
-    """The producer: one stage after the other as they become empty. shared: arrays of the stages of each tile."""
-    nbytes = sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
+def begin_stages(
+    ring: Ring, maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages, weights: Sequence[bool]
+) -> s.Stmt:
+    """Fill the stages, before the ring, with what it loads first of weights: `weights` says which loads are of those.
+    Afterwards the other loads of as many stages as `stages.begun` says are missing."""
+    first = Stages(stages.count, stages.barriers)
     steps = [
+        barrier("arrive_expect", first.full(), Const(_stage_bytes(ring), i32)),
+        *_copies(ring, maps, shared, first, weights),
+        first.advanced(),
+    ]
+    count = build.minimum(ring.extent, stages.count)
+    loop = s.For(ring.index, build.index(0), stages.begun, build.seq(steps))
+    return build.seq([*first.declared(), s.Assign(stages.begun, count), *_placed(ring, maps, weights), loop])
+
+
+def copy_stages(
+    ring: Ring, maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages, weights: Sequence[bool] = ()
+) -> s.Stmt:
+    """The producer: one stage after the other as they become empty. shared: arrays of the stages of each tile. weights:
+    as `begin_stages` was told; nothing where it was not asked."""
+    others = [not is_weight for is_weight in weights]
+    begun = [
         # A fresh barrier counts as having completed the phase before its first one.
         barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
-        barrier("arrive_expect", stages.full(), Const(nbytes, i32)),
+        barrier("arrive_expect", stages.full(), Const(_stage_bytes(ring), i32)),
     ]
-    for load, described in zip(ring.loads, maps, strict=True):
-        steps += described.copies(load, _place_in_stage(load, shared[load.target], stages), stages.full())
-    placed = [stmt for load, described in zip(ring.loads, maps, strict=True) for stmt in described.placed(load)]
-    loop = s.For(ring.index, build.index(0), ring.extent, build.seq([*steps, stages.advanced()]))
-    return build.seq([*placed, loop])
+    if any(weights):
+        begun += _copies(ring, maps, shared, stages, weights)
+        less = s.Assign(stages.begun, stages.begun - 1)
+        begun = [s.If(stages.begun > 0, less, build.seq(begun))]
+    copies = _copies(ring, maps, shared, stages, others or [True] * len(maps))
+    loop = s.For(ring.index, build.index(0), ring.extent, build.seq([*begun, *copies, stages.advanced()]))
+    return build.seq([*_placed(ring, maps, [True] * len(maps)), loop])
+
+
+def _stage_bytes(ring: Ring) -> int:
+    return sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
+
+
+def _copies(
+    ring: Ring, maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages, chosen: Sequence[bool]
+) -> list[s.Stmt]:
+    """The copies of the chosen loads to the stage that is filled."""
+    found: list[s.Stmt] = []
+    for load, described, is_chosen in zip(ring.loads, maps, chosen, strict=True):
+        if is_chosen:
+            found += described.copies(load, _place_in_stage(load, shared[load.target], stages), stages.full())
+    return found
+
+
+def _placed(ring: Ring, maps: Sequence[SourceMap], chosen: Sequence[bool]) -> list[s.Stmt]:
+    """What copies of a chosen load share."""
+    found = zip(ring.loads, maps, chosen, strict=True)
+    return [stmt for load, described, is_chosen in found if is_chosen for stmt in described.placed(load)]
 
 
 def _place_in_stage(load: Load, buffer: Var, stages: Stages) -> PlaceInTile:

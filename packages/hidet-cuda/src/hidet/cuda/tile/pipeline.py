@@ -10,13 +10,13 @@ and stored; TMA brings results to memory as well, where their matrix has a map.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.schedules.tiling import resident_blocks
-from hidet.cuda.tile.box_loads import copy_stages, prefetched
+from hidet.cuda.tile.box_loads import begin_stages, copy_stages, prefetched
 from hidet.cuda.tile.box_operands import BoxOperand, box_operand
 from hidet.cuda.tile.box_stores import BoxStores, box_stores
 from hidet.cuda.tile.machine import machine
@@ -49,11 +49,13 @@ from hidet.gpu.tile.lower.fragment import ALL_LANES, Fragment, Threads, block_th
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, array_bytes
 from hidet.gpu.tile.lower.store import StagedParts, rows_layout
-from hidet.gpu.tile.tensors import RTile, STile
+from hidet.gpu.tile.tensors import GTensor, RTile, STile
+from hidet.gpu.weights import with_weights
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
+from hidet.ir.visit import walk
 from hidet.target import GpuTarget
 
 CLUSTER = 2
@@ -104,28 +106,28 @@ def can_share_copies(kernel: TileKernel) -> bool:
     )
 
 
-def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool = False) -> Pipeline:
+def lower_pipeline(
+    kernel: TileKernel, target: GpuTarget, *, shares_copies: bool = False, weights: Collection[Var] = ()
+) -> Pipeline:
     """The warp-specialized kernel for a device; `fits_pipeline` says whether there is one.
 
     shares_copies: whether blocks are launched in clusters of `CLUSTER`, which multiply tiles one below the other and
-    each copy a half of what both multiply with; `can_share_copies` says whether they can.
+    each copy a half of what both multiply with; `can_share_copies` says whether they can. weights: parameters that
+    point to weights. What a block loads of these first, it begins to copy before anything else.
     """
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     threads = block_threads(kernel.warps)
     rank = build.size_var("rank")
     sharers = CLUSTER if shares_copies else 1
-    maps: list[SourceMap] = []
-    for load in ring.loads:
-        found = (shared_map(load, kernel, sharers, rank) if sharers > 1 else None) or source_map(load, kernel)
-        assert found is not None
-        maps.append(found)
+    maps = _source_maps(ring, kernel, sharers, rank)
     stages = Stages(ring.stages)
     other = build.cast(CLUSTER - 1 - rank, dtypes.i32) if shares_copies else None
     consumer = _Consumer(kernel, threads, stages, target, other)
     block = build.size_var("block")
     multipliers = kernel.threads
     warp = build.size_var("warp")
-    copied = build.seq([copy_stages(ring, maps, consumer.shared, stages), *consumer.operand_copies()])
+    are_weights = [_reads_one_of(load, weights) for load in ring.loads]
+    copied = build.seq([copy_stages(ring, maps, consumer.shared, stages, are_weights), *consumer.operand_copies()])
     copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank)])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank)
@@ -137,7 +139,11 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool
         copiers = GROUP
         copies = build.seq([registers("decrease", FEW_REGISTERS), copies])
         work = build.seq([registers("increase", MANY_REGISTERS), work])
-    begun: list[s.Stmt] = [s.Evaluate(intrinsic_call("gpu.syncthreads"))]
+    early: list[s.Stmt] = []
+    if any(are_weights):
+        begun = begin_stages(ring, maps, consumer.shared, stages, are_weights)
+        first = build.seq([*_first_tile(kernel, block, sharers, rank), begun])
+        early = [s.Declare(stages.begun, build.index(0)), s.If(build.equal(threads.thread, multipliers), first)]
     body = build.seq(
         [
             *positions(threads, warp),
@@ -147,7 +153,8 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool
                 build.equal(threads.thread, 0),
                 build.seq([*prefetched(all_maps), stages.made(multipliers // WARP * sharers)]),
             ),
-            *(_meet_in_cluster() if sharers > 1 else begun),
+            *(_meet_in_cluster() if sharers > 1 else [s.Evaluate(intrinsic_call("gpu.syncthreads"))]),
+            *early,
             s.If(build.binary("ge", warp, multipliers // WARP), copies, work),
             # Other blocks copy to a block's shared memory, and arrive at its barriers, as long as they work.
             *(_meet_in_cluster() if sharers > 1 else []),
@@ -157,7 +164,23 @@ def lower_pipeline(kernel: TileKernel, target: GpuTarget, *, shares_copies: bool
     attributes = (("block", (count, 1, 1)), *((MOVED_REGISTERS,) if copiers == GROUP else ()))
     params = (*kernel.params, *(described.var for described in all_maps))
     function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
+    function = with_weights(function, [found.var for found, is_one in zip(maps, are_weights, strict=True) if is_one])
     return Pipeline(function, count, tuple(all_maps), consumer.shared_bytes())
+
+
+def _source_maps(ring: t.Ring, kernel: TileKernel, sharers: int, rank: Var) -> list[SourceMap]:
+    """The map of each load of the ring, of a part of its tile where `sharers` blocks share that."""
+    maps: list[SourceMap] = []
+    for load in ring.loads:
+        found = (shared_map(load, kernel, sharers, rank) if sharers > 1 else None) or source_map(load, kernel)
+        assert found is not None
+        maps.append(found)
+    return maps
+
+
+def _reads_one_of(load: t.Load, params: Collection[Var]) -> bool:
+    """Whether a load is of a matrix that one of the parameters points to."""
+    return isinstance(load.source, GTensor) and any(node in params for node in walk(load.source.pointer))
 
 
 def _meet_in_cluster() -> list[s.Stmt]:
@@ -169,10 +192,22 @@ def _meet_in_cluster() -> list[s.Stmt]:
     ]
 
 
-def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank: Var) -> s.Stmt:
-    """`body` for every tile that a block of the persistent kernel takes. `sharers` blocks that share copies, each
-    with its `rank`, take tiles one below the other, of which the last ones may lie below the matrix."""
-    turn, item = build.size_var("turn"), build.size_var("item")
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tiles:
+    """The tiles of a persistent kernel: how many there are, of which a block takes number `first` and then every
+    `blocks`-th one, and what declares the indices of tile number `item`."""
+
+    total: Expr
+    first: Expr
+    blocks: Expr
+    item: Var
+    placed: tuple[s.Stmt, ...]
+
+
+def _tiles(kernel: TileKernel, block: Var, sharers: int, rank: Var) -> _Tiles:
+    """`sharers` blocks that share copies, each with its `rank`, take tiles one below the other, of which the last ones
+    may lie below the matrix."""
+    item = build.size_var("item")
     blocks = build.cast(intrinsic_call("gpu.grid_dim.x"), dtypes.i64)
     first: Expr = block
     grid, grid_vars, placed = kernel.grid, kernel.grid_vars, list[s.Stmt]()
@@ -186,14 +221,22 @@ def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank
     total: Expr = grid[0]
     for extent in grid[1:]:
         total = total * extent
-    each = [
-        s.Declare(item, first + turn * blocks),
-        *tile_indices(grid_vars, grid, item),
-        *placed,
-        *(s.Declare(var, value) for var, value in kernel.index_values),
-        body,
-    ]
-    return s.For(turn, build.index(0), tiles_of_block(total, first, blocks), build.seq(each))
+    indices = (*tile_indices(grid_vars, grid, item), *placed)
+    return _Tiles(total, first, blocks, item, (*indices, *(s.Declare(*pair) for pair in kernel.index_values)))
+
+
+def _first_tile(kernel: TileKernel, block: Var, sharers: int, rank: Var) -> list[s.Stmt]:
+    """The indices of the first tile that a block takes."""
+    tiles = _tiles(kernel, block, sharers, rank)
+    return [s.Declare(tiles.item, tiles.first), *tiles.placed]
+
+
+def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank: Var) -> s.Stmt:
+    """`body` for every tile that a block of the persistent kernel takes."""
+    turn, tiles = build.size_var("turn"), _tiles(kernel, block, sharers, rank)
+    each = [s.Declare(tiles.item, tiles.first + turn * tiles.blocks), *tiles.placed, body]
+    count = tiles_of_block(tiles.total, tiles.first, tiles.blocks)
+    return s.For(turn, build.index(0), count, build.seq(each))
 
 
 class _Consumer(TileLowering):

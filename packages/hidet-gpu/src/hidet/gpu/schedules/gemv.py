@@ -2,7 +2,8 @@
 read.
 
 A warp computes some columns of the result. Its lanes read neighbouring 16 bytes of the matrix' rows, several of them
-ahead of what they multiply, and reduce their sums at the end, always in the same order.
+ahead of what they multiply, and reduce their sums at the end, always in the same order. The first of them are read
+before anything else: where they are weights, the kernel before may still run.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ def gemv_kernel(
     zero = build.broadcast(build.const(0, accumulator), part)
     totals = [k.let_each(f"total{row}_", [zero] * _EACH) for row in range(rows)]
 
-    def multiply(offsets: list[Expr]) -> None:
-        """Multiply the parts at some offsets along k: all of the matrix are read first."""
-        of_b = [[k.let("b", build.load(right, offset, lanes=part)) for right in rights] for offset in offsets]
+    def read(offsets: list[Expr]) -> list[list[Expr]]:
+        """The parts of the matrix at some offsets along k, for each of them those of all columns."""
+        return [[k.let("b", build.load(right, offset, lanes=part)) for right in rights] for offset in offsets]
+
+    def multiply(offsets: list[Expr], of_b: list[list[Expr]]) -> None:
         for offset, here in zip(offsets, of_b, strict=True):
             of_a = [k.let("a", build.load(left, offset, lanes=part)) for left in lefts]
             for left, sums in zip(of_a, totals, strict=True):
@@ -68,14 +71,22 @@ def gemv_kernel(
                     k.assign(total, total + build.cast(left, accumulator) * build.cast(right, accumulator))
 
     across = WARP * part
-    whole = a.columns // (across * _AHEAD)
-    with k.for_range("step", whole) as step:
-        multiply([(step * _AHEAD + n) * across + lane * part for n in range(_AHEAD)])
+    whole = k.let("whole", a.columns // (across * _AHEAD))
+
+    def parts_of(step: Expr) -> list[Expr]:
+        return [(step * _AHEAD + n) * across + lane * part for n in range(_AHEAD)]
+
+    # Beyond the end of short rows the last part is read.
+    early = read([build.minimum(offset, a.columns - part) for offset in parts_of(build.index(0))])
+    with k.if_(whole > 0):
+        multiply(parts_of(build.index(0)), early)
+    with k.for_range("step", whole - 1, 1) as step:
+        multiply(parts_of(step), read(parts_of(step)))
     start = whole * _AHEAD
     with k.for_range("step", (a.columns + (across - 1)) // across - start, start) as step:
         last = step * across + lane * part
         with k.if_(last < a.columns):
-            multiply([last])
+            multiply([last], read([last]))
     for row, sums in enumerate(totals):
         for column, lanes in enumerate(sums):
             total = k.let("total", functools.reduce(operator.add, [build.extract(lanes, n) for n in range(part)]))

@@ -11,7 +11,7 @@ from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, kn
 from hidet.gpu.tile.templates.matmul import StepScales
 from hidet.gpu.tile.tensors import Gathered, GTensor
 from hidet.ir import build
-from hidet.ir.expr import Expr
+from hidet.ir.expr import Expr, Var
 from hidet.ir.visit import accesses
 from hidet.schedule.affine import affine_offset
 from hidet.schedule.lowering import KernelScope, Lowering
@@ -101,6 +101,12 @@ class ProductKernel:
     def pointer(self, operand: Operand) -> Expr:
         """Where one of the `operands` starts."""
         return self._pointers[operand]
+
+    @property
+    def weights(self) -> tuple[Var, ...]:
+        """The parameters that point to weights."""
+        of_task = {tensor.operand for tensor in self._task.inputs if tensor.is_weight}
+        return tuple(pointer for operand, pointer in self._pointers.items() if operand in of_task)
 
     def step_scales(self, step: int) -> StepScales | None:
         """What products of `step` elements along k, a part of a block, are multiplied with; None for nothing."""

@@ -15,6 +15,7 @@ from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import Tiling
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.gpu.tile.tensors import Gathered, GTensor
+from hidet.gpu.weights import with_weights
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
@@ -216,7 +217,7 @@ class ProductLaunches:
         )
         blocks = builder.size(dims.ceildiv(product.n, gemv.COLUMNS))
         grid = (blocks, *((builder.size(product.batch),) if is_batch else ()))
-        function = replace(function, params=kernel.scope.params)
+        function = with_weights(replace(function, params=kernel.scope.params), kernel.weights)
         return builder.launch(function, self.pointers(kernel), kernel.scope.arguments, grid, gemv.THREADS)
 
     def sum_splits(self, partial: Var) -> Launch:
