@@ -363,6 +363,15 @@ def test_the_heads_of_a_group_share_what_a_few_queries_read_of_long_keys(arch: s
     assert not plan(graph("bf16", (8, 32, 17, 128), k, enable_gqa=True), arch).stacked
 
 
+@pytest.mark.parametrize("depth", [64, 128])
+def test_queries_of_heads_that_lie_apart_are_copied_by_parts_of_their_rows(depth: int) -> None:
+    text = graph("bf16", (8, 32, 4, depth), (8, 8, 4096, depth), enable_gqa=True, is_transposed=True)
+    step = scheduled_task(text, "sm_90a")
+    (kernel, *_) = (each.text() for each in step.program.lowered_from)
+    assert "@gathered(q" in kernel and "align=16" in kernel
+    assert "computed(" not in kernel
+
+
 @pytest.mark.parametrize("queries", [1, 5, 16])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_a_step_of_any_size_takes_the_plan_that_a_build_for_its_size_has(arch: str, queries: int) -> None:

@@ -83,7 +83,7 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
     kernel = attention_kernel(
         builder.name(),
         (),
-        Heads(heads.matrix("q", problem.depth), k, v, result, depth, width, logsumexp, rooms),
+        Heads(heads.queries(), k, v, result, depth, width, logsumexp, rooms),
         problem.scale,
         tiles,
         grid_vars=(number,),

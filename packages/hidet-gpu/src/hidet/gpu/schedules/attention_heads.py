@@ -12,7 +12,7 @@ from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.fragment import ALL_LANES
 from hidet.gpu.tile.templates.attention import Score, Visible
-from hidet.gpu.tile.tensors import Computed, GTensor, computed
+from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, computed
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.schedule.attention_problem import AttentionProblem, Placement
@@ -87,6 +87,31 @@ class HeadScope:
             return build.cast(value, dtype)
 
         return computed(dtype, rows, build.index(columns), element)
+
+    def queries(self) -> GTensor | Gathered | Computed:
+        """The matrix of queries: as it lies, or by parts of its rows where heads of a group do not follow each other
+        regularly."""
+        place, columns = self.problem.q, self.problem.depth
+        found = self.matrix("q", columns)
+        if isinstance(found, GTensor) or (place.inner != 1 and columns != 1):
+            return found
+        row, column = build.size_var("row"), build.size_var("column")
+        start, end, at = (build.size_var(name) for name in ("start", "end", "at"))
+        # Rows beyond the last one have no elements, but places are computed for them as well.
+        starts = self.row_offset(place, "q", build.minimum(row, self.rows - 1))
+        ends = build.select(row < self.rows, build.index(columns), build.index(0))
+        return Gathered(
+            self.base(place, "q"),
+            self.rows,
+            build.index(columns),
+            row,
+            ((start, starts), (end, ends)),
+            column,
+            ((at, column),),
+            start + at,
+            at < end,
+            math.gcd(alignment(place), columns * place.dtype.nbytes),
+        )
 
     def dense(self, name: str, columns: int) -> GTensor:
         """The head's matrix, which is known to have regular rows of neighbours."""

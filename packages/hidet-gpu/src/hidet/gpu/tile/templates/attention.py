@@ -16,7 +16,7 @@ from hidet import dtypes
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.statements import Load, TileStmt, fill, load, map, mma, reduce, ring, store, when, when_any
-from hidet.gpu.tile.tensors import Computed, GTensor, RTile, STile
+from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, RTile, STile
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.schedule.attention_problem import exponent_of_two
@@ -55,7 +55,7 @@ class Heads:
     f32, log(sum(e ** score)) of each row, or None.
     """
 
-    queries: GTensor | Computed
+    queries: GTensor | Gathered | Computed
     keys: GTensor | Computed
     values: GTensor | Computed
     result: GTensor
