@@ -222,9 +222,15 @@ def compiled(name: ProductName) -> Callable[..., Any]:
 
 def compiled_text(text: str) -> Callable[..., Any]:
     """The one result of a graph on the first GPU, given as text, called without what torch.compile adds."""
+    run = compiled_results(text)
+    return lambda *inputs: run(*inputs)[0]
+
+
+def compiled_results(text: str) -> Callable[..., Any]:
+    """As `compiled_text`, with all results."""
     graph = hidet.compile(parse_graph(text, load_registry().operators), target="cuda")
     adapter = DeviceAdapter(torch.device("cuda", 0))
-    return lambda *inputs: graph.run(list(inputs), adapter)[0]
+    return lambda *inputs: graph.run(list(inputs), adapter)
 
 
 def replayed(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]], replays: int = _REPLAYS) -> float:

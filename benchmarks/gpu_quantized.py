@@ -3,9 +3,10 @@
     python benchmarks/gpu_quantized.py                                     all rows
     python benchmarks/gpu_quantized.py --rows 1x8192x8192:u4:128:f16       one: m x n x k : codes : group : type of x
 
-Times are medians of CUDA-graph replays, in which weights take turns, so that those of a call lie in no cache. torch
-makes the weight of x's type from the codes by operators of its own, then multiplies; a second column has the product
-alone, of a weight that was kept in 16 bits.
+A call has several layers on the same x, one after the other as in a model. Times are of a layer: medians of replays of
+CUDA graphs, in which weights take turns, so that those that are read lie in no cache. torch makes the weight of x's
+type from the codes by operators of its own, then multiplies; a second column has the product alone, of a weight that
+was kept in 16 bits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from benchmarks.environment import describe_environment
-from benchmarks.gpu_products import compiled_text, relative_error, replayed
+from benchmarks.gpu_products import compiled_results, relative_error, replayed
 from benchmarks.options import report_console, rows_of
 
 _DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
@@ -39,6 +40,8 @@ _BANDWIDTH = 4.3e12
 _CACHE_BYTES = 120e6
 """More than twice the second-level cache of the largest device."""
 _LEAST_WEIGHTS = 2
+_LAYERS = 16
+"""Of a call."""
 _ZERO = 8
 _SIZES, _ROWS = ("8192x8192", "28672x8192"), (1, 2, 4, 8)
 _CODES = ("u4:32", "u4:64", "u4:128", "i8:8192")
@@ -101,29 +104,40 @@ class LayerName:
             return (codes.to(dtype) - _ZERO).mul_(scales.to(dtype)[..., None]).view(self.n, self.k)
         return codes.to(dtype).mul_(scales.to(dtype)[..., None]).view(self.n, self.k)
 
-    @property
-    def text(self) -> str:
-        """The graph, as an importer makes it."""
-        place, size = "@cuda:0", f"[{self.n}, {self.blocks}, {self.group}]"
-        packed = f"u8[{self.n}, {self.blocks}, {self.group // 2}]" if self.codes == "u4" else f"i8{size}"
-        flat = f"[{self.n}, {self.k}]"
-        lines = [
-            f"graph g(%x: {self.dtype}[{self.m}, {self.k}]{place}, %p: {packed}{place}, "
-            f"%s: {self.dtype}[{self.n}, {self.blocks}]{place}):"
-        ]
-        source, zero = "%p", ""
+    def text(self, layers: int = 1) -> str:
+        """The graph of so many layers on the same x, as an importer makes it."""
+        place = "@cuda:0"
+        packed = (
+            f"u8[{self.n}, {self.blocks}, {self.group // 2}]"
+            if self.codes == "u4"
+            else f"i8[{self.n}, {self.blocks}, {self.group}]"
+        )
+        inputs, lines = [f"%x: {self.dtype}[{self.m}, {self.k}]{place}"], list[str]()
+        for layer in range(layers):
+            inputs.append(f"param %p{layer}: {packed}{place}")
+            inputs.append(f"param %s{layer}: {self.dtype}[{self.n}, {self.blocks}]{place}")
+            lines += self._lines(layer, place)
+        results = ", ".join(f"%y{layer}" for layer in range(layers))
+        return "\n".join([f"graph g({', '.join(inputs)}):", *lines, f"  return {results}"]) + "\n"
+
+    def _lines(self, layer: int, place: str) -> list[str]:
+        """The nodes of one layer."""
+        flat, size = f"[{self.n}, {self.k}]", f"[{self.n}, {self.blocks}, {self.group}]"
+        source, zero, lines = f"%p{layer}", "", list[str]()
         if self.codes == "u4":
-            lines.append(f"  %0: u4{size}{place} = unpack(%p, dtype=u4)")
             shape = f"[{self.n}, {self.blocks}]"
-            lines.append(f"  %1: u4{shape}{place} = full(shape={shape}, value={_ZERO}, dtype=u4)")
-            source, zero = "%0", ", %1"
-        lines += [
-            f"  %2: {self.codes}{flat}{place} = reshape({source}, shape={flat})",
-            f"  %3: {self.dtype}{flat}{place} = dequantize(%2, %s{zero}, axis=1, block_size={self.group})",
-            f"  %4: {self.dtype}[{self.m}, {self.n}]{place} = linear(%x, %3)",
-            "  return %4",
+            lines = [
+                f"  %u{layer}: u4{size}{place} = unpack({source}, dtype=u4)",
+                f"  %z{layer}: u4{shape}{place} = full(shape={shape}, value={_ZERO}, dtype=u4)",
+            ]
+            source, zero = f"%u{layer}", f", %z{layer}"
+        return [
+            *lines,
+            f"  %c{layer}: {self.codes}{flat}{place} = reshape({source}, shape={flat})",
+            f"  %w{layer}: {self.dtype}{flat}{place} = dequantize(%c{layer}, %s{layer}{zero}, axis=1, "
+            f"block_size={self.group})",
+            f"  %y{layer}: {self.dtype}[{self.m}, {self.n}]{place} = linear(%x, %w{layer})",
         ]
-        return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,20 +197,21 @@ def measure(name: LayerName, run: Callable[..., Any]) -> LayerRow:
         return linear(x, name.weight(codes, scales, dtype))
 
     few = inputs[:_LEAST_WEIGHTS]
+    in_turns = [tensor for number in range(_LAYERS) for tensor in inputs[number % count][1:]]
     return LayerRow(
         name=str(name),
-        hidet=replayed(run, inputs),
+        hidet=replayed(run, [(x, *in_turns)]) / _LAYERS,
         dequantised=replayed(dequantised, few),
         kept=replayed(linear, [(x, name.weight(codes, scales, dtype)) for x, codes, scales in few]),
-        hidet_error=relative_error(run(*inputs[0]), exact),
+        hidet_error=relative_error(run(x, *in_turns)[0], exact),
         torch_error=relative_error(dequantised(*inputs[0]), exact),
         nbytes=name.nbytes,
     )
 
 
-def compiled(name: LayerName) -> Callable[..., Any]:
-    """hidet's kernel of a layer, called without what torch.compile adds."""
-    return compiled_text(name.text)
+def compiled(name: LayerName, layers: int = _LAYERS) -> Callable[..., Any]:
+    """hidet's kernels of layers on the same x, called without what torch.compile adds; all their results."""
+    return compiled_results(name.text(layers))
 
 
 if __name__ == "__main__":

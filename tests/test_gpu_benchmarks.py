@@ -303,8 +303,8 @@ def test_a_symbolic_build_is_beside_the_one_for_the_size() -> None:
 def test_layers_with_quantised_weights_print_as_they_were_written_and_have_the_kernel_that_is_measured() -> None:
     assert [str(LayerName.parse(text)) for text in DEFAULT_LAYERS] == list(DEFAULT_LAYERS)
     for text in DEFAULT_LAYERS[::5]:
-        graph = LayerName.parse(text).text.replace("@cuda:0", "")
-        assert rules_of(graph, "sm_90a") == ["cuda.packed_product"]
+        graph = LayerName.parse(text).text(layers=2).replace("@cuda:0", "")
+        assert rules_of(graph, "sm_90a") == ["cuda.packed_product"] * 2
 
 
 @pytest.mark.parametrize("text", ["1x64x64:u4:32", "1x64:u4:32:f16", "1x64x64:u3:32:f16", "1x64x64:u4:48:f16"])
@@ -321,7 +321,7 @@ def test_the_weight_that_torch_dequantises_is_that_of_the_graph(text: str) -> No
     codes = torch.randint(0, 120, (name.n, name.blocks, name.group // bits))
     codes = codes.to(torch.uint8 if name.codes == "u4" else torch.int8)
     x, scales = torch.randn(name.m, name.k).half(), torch.rand(name.n, name.blocks).half() / 16
-    given = {"x": x.numpy(), "p": codes.numpy(), "s": scales.numpy()}
-    (found,) = run_text(name.text.replace("@cuda:0", ""), given, "sm_90a")
+    given = {"x": x.numpy(), "p0": codes.numpy(), "s0": scales.numpy()}
+    (found,) = run_text(name.text().replace("@cuda:0", ""), given, "sm_90a")
     right = x.double() @ name.weight(codes, scales, torch.float64).T
     torch.testing.assert_close(torch.from_numpy(found).double(), right, rtol=1e-2, atol=2e-2)

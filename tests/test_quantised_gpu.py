@@ -27,7 +27,7 @@ def test_large_weights_are_multiplied_as_exactly_as_eager_does(rows: int, codes:
     x, packed, scales = name.inputs()
     exact = x.double() @ name.weight(packed, scales, torch.float64).T
     eager = torch.nn.functional.linear(x, name.weight(packed, scales, x.dtype))
-    found = compiled(name)(x, packed, scales)
+    (found,) = compiled(name, layers=1)(x, packed, scales)
     size = exact.square().mean().sqrt()
     errors = [((result.double() - exact).square().mean().sqrt() / size).item() for result in (found, eager)]
     assert errors[0] <= 2 * errors[1] + torch.finfo(x.dtype).eps
