@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
-from hidet.cuda.testing.tasks import scheduled_task
-from hidet.gpu.schedules import row_layout, row_rule
+from hidet.gpu.schedules import row_layout
 from hidet.ir.printer import print_module
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import walk
@@ -125,44 +122,6 @@ REDUCTIONS = {
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_are_right(name: str) -> None:
     assert_right(REDUCTIONS[name], "gpu.rows", 4e-3 if "f16" in REDUCTIONS[name] else 1e-4)
-
-
-LONG = {
-    "softmax": ("softmax(%x, axis=-1)", ()),
-    "layer norm": ("layer_norm(%x, %w, eps=1e-05)", ("%w: bf16[32768]",)),
-    "RMS norm": ("rms_norm(%x, %w, eps=1e-05)", ("%w: bf16[32768]",)),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "is_in_shared"),
-    [("softmax", 1024, True), ("layer norm", 1024, True), ("layer norm", 132, False), ("RMS norm", 1024, False)],
-)
-def test_many_long_rows_whose_threads_meet_twice_stay_in_shared_memory(
-    name: str, rows: int, is_in_shared: bool
-) -> None:
-    operator, more = LONG[name]
-    step = scheduled_task(same(f"bf16[{rows}, 32768]", operator, *more), "sm_90a")
-    assert step.decision.params.is_in_shared == is_in_shared
-
-
-IN_SHARED = {
-    "softmax": same("f16[6, 1000]", "softmax(%x, axis=-1)"),
-    "softmax of an odd length": same("f32[3, 701]", "softmax(%x, axis=-1)"),
-    "log-softmax": same("f32[3, 1000]", "log_softmax(%x, axis=-1)"),
-    "layer norm": same("bf16[5, 1024]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: bf16[1024]", "%b: bf16[1024]"),
-    "layer norm of two axes": same("f32[3, 60, 8]", "layer_norm(%x, rank=2, eps=1e-05)"),
-    "variance": graph("f32[5, 900]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
-}
-
-
-@pytest.mark.parametrize("name", IN_SHARED)
-def test_rows_in_shared_memory_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_rule, "_SHARED_THREADS", 64)
-    monkeypatch.setattr(row_rule, "_is_better_shared", lambda rows, kept, shared: True)
-    text = IN_SHARED[name]
-    assert re.search(r"\brow: .*@ shared", print_module(scheduled_task(text).program.module))
-    assert_right(text, "gpu.rows", 3e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4)
 
 
 PLACES = {

@@ -4,8 +4,7 @@
     for every statistic: reduce what the thread has, then over the threads that share the row
     for what this thread has of its row: results
 
-Long rows stay in shared memory, where several of them fit: while one is exchanged or written, others are read. Rows
-that do not fit are read again for every statistic.
+Rows that do not fit the registers are read again for every statistic.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hidet import dims
 from hidet.compute.definition import Combiner, Operand
 from hidet.gpu.schedules.exchange import WARP, barrier, block_number, reduce_lanes, reduce_warps, thread_in_block
-from hidet.gpu.schedules.lanes import LaneReader, Reads, registers, replaced
+from hidet.gpu.schedules.lanes import LaneReader, Reads, registers
 from hidet.gpu.schedules.pointwise_kernel import digits, store_lanes, word_for
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
-from hidet.ir.expr import Const, Expr, Load, Var
+from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Launch, Store
+from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering, accumulate
 from hidet.schedule.rows import RowOutput, Statistic
@@ -60,7 +59,7 @@ class _RowKernel:
         self.width = layout.lanes if layout.is_side_by_side else 1
         self.lane = self.reader.lane if layout.is_side_by_side else build.index(0)
         self.is_mine: Expr = build.logical_and()
-        self.first, self.copy, self.place = (build.size_var(name) for name in ("first", "copy", "place"))
+        self.first, self.copy = build.size_var("first"), build.size_var("copy")
         self.count = self.scope.size(layout.places, "places")
         self.inner_extents = [self.scope.size(extent, "inner") for extent in layout.inner_extents]
         self.bindings: dict[Var, Expr] = {
@@ -122,11 +121,8 @@ class _RowKernel:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _read_elements(self, k: IRBuilder) -> None:
-        """Read the row to where it stays, if it does: as it lies in memory, or what is computed of that."""
+        """Read the row into registers, if it stays there: as it lies in memory, or what is computed of that."""
         layout, program = self.layout, self.program
-        if layout.is_in_shared:
-            self._bring_to_shared(k)
-            return
         is_kept, is_plain = layout.copies > 0, program.is_plain
         copies = (layout.copies, self.copy) if is_kept and is_plain else (1, None)
         self.element_reads = self.reader.read([program.element], self.first, self.bindings, *copies)
@@ -144,38 +140,18 @@ class _RowKernel:
         if not is_plain:
             self.element = build.load(self.held, self.slot)
 
-    def _bring_to_shared(self, k: IRBuilder) -> None:
-        """Copy the row to shared memory. Every thread has there what it reads itself, neighbours at once, so that
-        nobody waits for others."""
-        lanes, (access,) = self.layout.lanes, accesses(self.program.element)
-        reads = self.reader.read([access], self.first, self.bindings)
-        (value,) = reads.values
-        assert isinstance(value, Load) and isinstance(value.buffer, Var)
-        part = value.buffer
-        row = k.array("row", access.dtype, self.layout.most * lanes, space="shared")
-        k.emit(reads.declarations)
-        with self._sweep(k):
-            k.emit(reads.loads)
-            k.store(row, self.place * lanes, build.load(part, 0, lanes=lanes))
-        again = Store(part, (build.index(0),), build.load(row, self.place * lanes, lanes=lanes))
-        self.element = replaced(self.program.element, {access: value})
-        self.element_reads = Reads(reads.declarations, again, [self.element])
-
     @contextmanager
     def _sweep(self, k: IRBuilder, again: bool = False) -> Iterator[None]:
-        """Do something for everything that this thread reads of its row. again: read it first, if it is not in
-        registers."""
+        """Do something for everything that this thread reads of its row. again: read it first, if it is not kept."""
         layout = self.layout
         # Threads that are left over walk nowhere.
         walks = self.walker < layout.walkers if layout.across else build.logical_and()
         if layout.copies:
             with k.loop(self.copy, layout.copies, kind="unroll"):
-                k.declare(self.place, self.copy * layout.walkers + self.walker)
-                is_there = build.logical_and(walks, self.place < self.count)
+                place = k.let("place", self.copy * layout.walkers + self.walker)
+                is_there = build.logical_and(walks, place < self.count)
                 with nullcontext() if self.is_exact else k.if_(is_there):
-                    self._find_element(k, self.place)
-                    if again and layout.is_in_shared:
-                        k.emit(self.element_reads.loads)
+                    self._find_element(k, place)
                     yield
             return
         with (

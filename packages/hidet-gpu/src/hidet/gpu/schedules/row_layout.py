@@ -25,8 +25,6 @@ _KEPT = 32
 """Elements of a row that a thread keeps in registers at most."""
 _RESIDENT = 1024
 """Threads of a multiprocessor from which on it is busy."""
-_EXCHANGED_BYTES = 1024
-"""Of shared memory, for what warps that share a row tell each other."""
 SIDE = 32
 """Threads of a block that work on different rows, where rows lie side by side: a warp reads neighbours."""
 
@@ -40,8 +38,7 @@ class RowLayout:
     outer, inner: axes that count rows and what is in a row, with extents, outermost in memory first. is_side_by_side:
     whether neighbours in memory belong to different rows. lanes: neighbours that a thread reads at once, along the
     last of the inner axes, or of the outer ones. threads: that share a row. copies: how often each of them reads; what
-    it read stays in registers, or in shared memory where it `is_in_shared`; 0 is any number of times, and rows are read
-    again for every statistic.
+    it read stays in registers; 0 is any number of times, and rows are read again for every statistic.
     wide: operands, also of results, whose addresses have to be multiples of 16 bytes. target: what runs them. is_there:
     the condition under which an element is part of the row; None for all of them. is_in_pieces: whether a row is made
     of pieces shorter than a line of the caches, between those of other rows, as groups of channels are that lie last.
@@ -60,7 +57,6 @@ class RowLayout:
     target: GpuTarget
     is_there: Expr | None = None
     is_in_pieces: bool = False
-    is_in_shared: bool = False
 
     @property
     def axis(self) -> Var:
@@ -102,7 +98,7 @@ class RowLayout:
 
     @property
     def most(self) -> int:
-        """The largest number of places for which a row stays where it is kept."""
+        """The largest number of places for which a row stays in registers."""
         return self.walkers * self.copies
 
     def single(self) -> RowLayout:
@@ -154,24 +150,6 @@ class RowLayout:
         # What whole blocks cannot keep is read again, from far away: rows of narrow elements may take all registers.
         most = self.most_copies * (2 if threads >= self.most_threads and self.is_held_narrow else 1)
         return replace(shared, copies=copies if copies <= most else 0)
-
-    def in_shared_memory(self, threads: int) -> RowLayout | None:
-        """For so many threads a row, which stays in shared memory as it lies in memory. Each thread reads what it has
-        put there itself. None where something is computed of the elements first, where rows have no known length, and
-        for those that do not fit."""
-        shared = replace(self, threads=threads, copies=0, is_in_shared=True)
-        is_stored = any(statistic.stored for statistic in self.program.statistics)
-        if self.is_side_by_side or threads <= self.target.warp_size or is_stored or not self.program.is_plain:
-            return None
-        if not isinstance(shared.places, int) or shared.across:
-            return None
-        shared = replace(shared, copies=-(-shared.places // shared.walkers))
-        return shared if shared.shared_bytes <= self.target.block_shared_memory - _EXCHANGED_BYTES else None
-
-    @property
-    def shared_bytes(self) -> int:
-        """What a row takes of shared memory; 0 where it stays in registers."""
-        return self.most * self.lanes * accesses(self.program.element)[0].dtype.nbytes if self.is_in_shared else 0
 
     def rereading(self) -> RowLayout:
         """For rows of any length."""

@@ -29,12 +29,6 @@ from hidet.target import gpu_target
 _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
 _PARTS = (1, 4, 16, 64, 256)
-_SHARED_THREADS = 512
-"""Of a row in shared memory: three such blocks are beside each other, and their functions hide what others wait for."""
-_LEAST_ROWS = 2
-"""In the shared memory of a multiprocessor, so that one is read while another one is exchanged or written."""
-_RESERVED_BYTES = 2048
-"""Of shared memory: what the system keeps for each block, and what its warps tell each other."""
 BY_ROWS = 0
 """Stands for as many threads a row as a call's number of rows leaves to each."""
 
@@ -63,15 +57,14 @@ class _Rows:
 class RowShare:
     """How rows are dealt out: to `threads` each, or `BY_ROWS`, which read `lanes` neighbours at once.
 
-    is_kept: whether a row stays in their registers, or in shared memory where it `is_in_shared`; else it is read again
-    for each statistic. parts: about how many parts a row is cut into, each a row for others; 1 for whole rows.
+    is_kept: whether a row stays in their registers; else it is read again for each statistic. parts: about how many
+    parts a row is cut into, each a row for others; 1 for whole rows.
     """
 
     threads: int
     lanes: int
     is_kept: bool
     parts: int = 1
-    is_in_shared: bool = False
 
 
 class RowRule(ScheduleRule[_Rows, RowShare]):
@@ -104,14 +97,13 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
             (
                 Knob("threads", (*several, *(1 << n for n in range(most.bit_length()))), "threads that share a row"),
                 Knob("lanes", tuple(lanes), "neighbours that a thread reads at once"),
-                Knob("kept", (True, False), "whether the row stays in registers, or in shared memory"),
+                Knob("kept", (True, False), "whether the row stays in registers"),
                 Knob("parts", tuple(sorted({*_PARTS, default.parts})), "parts of a row, each worked on as one"),
-                Knob("shared", (False, True), "whether what stays of the row does so in shared memory"),
             ),
             RowShare,
             (
                 Constraint("partial results of a block fit into it", lambda p: p.threads <= _most_threads(rows, p)),
-                Constraint("there is room for what stays of the row", lambda p: _has_room(rows, p)),
+                Constraint("threads have registers for the row", lambda p: not p.is_kept or _kept(rows, p).copies > 0),
                 Constraint("rows have positions for the parts", lambda p: p.parts == 1 or _has_parts(rows, p.parts)),
                 Constraint("threads by the number of rows are the default's", lambda p: p.threads > 0 or p == default),
                 Constraint("parts of rows are dealt out on their own", lambda p: p.parts == 1 or _at(p, 1) == whole),
@@ -124,9 +116,7 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
         if _are_dealt_by_rows(kept) and parts_of(kept) == 1:
             return RowShare(BY_ROWS, kept.lanes, True)
         threads = kept.threads if kept.copies else again.threads
-        share = RowShare(threads, kept.lanes, kept.copies > 0, parts_of(again if kept.copies == 0 else kept))
-        shared = replace(share, threads=_SHARED_THREADS, is_in_shared=True)
-        return shared if _is_better_shared(match.data, share, shared) else share
+        return RowShare(threads, kept.lanes, kept.copies > 0, parts_of(again if kept.copies == 0 else kept))
 
     def predict(self, match: Match[_Rows], params: RowShare, ctx: CompileContext) -> float | None:
         """By the model of `cost_streams`."""
@@ -169,36 +159,8 @@ def _dealt_out(rows: _Rows, share: RowShare) -> _Rows:
 
 
 def _kept(rows: _Rows, share: RowShare) -> RowLayout:
-    if share.is_in_shared:
-        found = _in_shared(rows, share)
-        assert found is not None, "the space has no other points"
-        return found
     layout = rows.kept.with_lanes(share.lanes)
     return layout if share.threads == BY_ROWS else layout.shared_by(share.threads)
-
-
-def _in_shared(rows: _Rows, share: RowShare) -> RowLayout | None:
-    """The layout of rows in shared memory, which has no room for what a cheaper form keeps of each element."""
-    return rows.again.with_lanes(share.lanes).in_shared_memory(share.threads)
-
-
-def _has_room(rows: _Rows, share: RowShare) -> bool:
-    """Whether a block has registers, or shared memory, for what stays of a row."""
-    if share.is_in_shared:
-        return share.is_kept and share.parts == 1 and _in_shared(rows, share) is not None
-    return not share.is_kept or _kept(rows, share).copies > 0
-
-
-def _is_better_shared(rows: _Rows, kept: RowShare, shared: RowShare) -> bool:
-    """Whether a row in registers takes all threads of a block, beside which there is no other, its threads meet twice,
-    and there are several rows for each multiprocessor, whose shared memory has room for them."""
-    target = rows.kept.target
-    found = _in_shared(rows, shared) if kept.is_kept and kept.parts == 1 else None
-    if found is None or kept.threads < target.block_threads or len(found.program.statistics) < _LEAST_ROWS:
-        return False
-    if extent_estimate(found.items) < _LEAST_ROWS * target.multiprocessors:
-        return False
-    return target.multiprocessor_shared_memory // (found.shared_bytes + _RESERVED_BYTES) >= _LEAST_ROWS
 
 
 def _are_dealt_by_rows(kept: RowLayout) -> bool:
