@@ -22,6 +22,7 @@ from hidet.schedule.attention_problem import AttentionProblem
 
 _F32 = dtypes.f32
 _TOGETHER = 16
+"""Splits that are read at once, at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +79,7 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
             lambda split: build.load(logarithms, first + split * heads.rows),
             lambda split: build.load(totals, (first + split * heads.rows) * width + column),
             (row_max, total, norm),
+            min(_TOGETHER, partial.splits) if isinstance(partial.splits, int) else _TOGETHER,
         )
         place = heads.row_offset(problem.out, "out", row) + column * heads.inner(problem.out, "out")
         result = build.select(build.equal(norm, 0.0), zero, total / norm)
@@ -101,14 +103,16 @@ def _add_splits(
     logarithm: Callable[[Expr], Expr],
     result: Callable[[Expr], Expr],
     sums: tuple[Var, Var, Var],
+    together: int,
 ) -> None:
-    """Reduce all splits into the largest logarithm, the sum of results and that of weights, as an online softmax."""
+    """Reduce all splits, so many at once, into the largest logarithm, the sum of results and that of weights, as an
+    online softmax."""
     row_max, total, norm = sums
-    with k.for_range("turn", (splits + (_TOGETHER - 1)) // _TOGETHER) as turn:
+    with k.for_range("turn", (splits + (together - 1)) // together) as turn:
 
         def read(name: str, of_split: Callable[[Expr], Expr], otherwise: float) -> Iterator[Var]:
-            for n in range(_TOGETHER):
-                split = turn * _TOGETHER + n
+            for n in range(together):
+                split = turn * together + n
                 value = k.let("value", of_split(build.minimum(split, splits - 1)))
                 yield k.let(f"{name}{n}", build.select(split < splits, value, build.const(otherwise, _F32)))
 
