@@ -11,11 +11,9 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.intrinsics import INTRINSICS
-from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launches
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
-from hidet.cuda.testing.schedules import with_threads
 from hidet.cuda.testing.tasks import scheduled_task
 from hidet.ir.func import Module
 from hidet.ir.parser import parse_module
@@ -217,24 +215,6 @@ def test_warp_specialized_kernels_make_their_barriers_ready_before_they_wait(gra
     for text in with_barriers:
         *_, last = (at for at in range(len(text)) if text.startswith("tensor_load", at))
         assert text.index("cuda.barrier_init") < text.index("cuda.grid_dependency_wait") < last
-
-
-@pytest.mark.parametrize(("m", "n", "k"), [(8, 4096, 4096), (2048, 2304, 768), (384, 768, 768), (4096, 4096, 4104)])
-def test_one_thread_of_a_warp_specialized_block_waits_at_its_end_which_costs_the_others_nothing(
-    m: int, n: int, k: int
-) -> None:
-    step = scheduled_task(linear(m, n, k), "sm_90a")
-    module = with_threads(step.program.module)
-    found = []
-    for each in (module, overlapped_launches(module)):
-        (kernel, *_) = (f for f in each.functions if "barrier_init" in print_module(Module((f,), f.name)))
-        source = next(s for s in CudaTarget("sm_90a").sources(each) if kernel.name in s.text)
-        found.append(compile_cubin(source, "sm_90a").usage[kernel.name].registers)
-    assert found[0] == found[1]
-    text = print_module(Module((kernel,), kernel.name))
-    copies = text.index("tensor_load", text.index("cuda.grid_dependency_launch"))
-    assert copies < text.index("if is_independent != i32(0):") < text.index("wgmma_fence")
-    assert "grid_dependency_end" not in text
 
 
 def first_load(text: str, of: str) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OVERLAPPED = ("overlapped", True)
 """Attribute of a kernel whose launches need not wait for the kernel before: it waits itself."""
 
-_WAIT, _ALLOW, _END = (f"cuda.grid_dependency_{name}" for name in ("wait", "launch", "end"))
+_WAIT, _ALLOW = "cuda.grid_dependency_wait", "cuda.grid_dependency_launch"
 _PREPARATIONS = frozenset(
     {
         *("cuda.barrier_init", "cuda.fence_barrier_init", "cuda.prefetch_tensor_map"),
@@ -97,22 +97,14 @@ def _overlapped(function: Function, *, is_told: bool) -> Function:
     count = _count_of_preparation(stmts, weights_of(function))
     wait, allow = (Evaluate(intrinsic_call(name)) for name in (_WAIT, _ALLOW))
     params, attributes = function.params, (*function.attributes, OVERLAPPED)
-    first: Stmt = wait
-    last: Stmt = build.seq([])
-    if is_told:
-        flag = Var("is_independent", dtypes.i32)
-        params = (*params, flag)
-        # Its end has to imply that of what was launched before, whatever it waits for.
-        first, last = (If(build.binary(op, flag, 0), wait) for op in ("eq", "ne"))
-    given = build.seq(stmts[count:])
-    # One thread of each block that waits is enough; where none is marked, all do.
-    rest = rewrite(given, lambda node: last if _is_end(node) else None)
-    body = build.seq([*stmts[:count], first, allow, rest, *([last] if rest is given else [])])
-    return replace(function, params=params, body=body, attributes=attributes)
-
-
-def _is_end(node: IRNode) -> bool:
-    return isinstance(node, Evaluate) and isinstance(node.expr, Call) and node.expr.callee == _END
+    if not is_told:
+        body = build.seq([*stmts[:count], wait, allow, *stmts[count:]])
+        return replace(function, body=body, attributes=attributes)
+    flag = Var("is_independent", dtypes.i32)
+    # Its end has to imply that of what was launched before, whatever it waits for.
+    first, last = (If(build.binary(op, flag, 0), wait) for op in ("eq", "ne"))
+    body = build.seq([*stmts[:count], first, allow, *stmts[count:], last])
+    return replace(function, params=(*params, flag), body=body, attributes=attributes)
 
 
 def _count_of_preparation(stmts: tuple[Stmt, ...], weights: frozenset[Var]) -> int:

@@ -128,9 +128,7 @@ def lower_pipeline(
     warp = build.size_var("warp")
     are_weights = [_reads_one_of(load, weights) for load in ring.loads]
     copied = build.seq([copy_stages(ring, maps, consumer.shared, stages, are_weights), *consumer.operand_copies()])
-    # Where all threads went on to one place behind their roles, the compiler would take warps that multiply for split.
-    end = s.Evaluate(intrinsic_call("cuda.grid_dependency_end"))
-    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank), end])
+    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank)])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank)
     work: s.Stmt = build.seq([*stages.declared(), tiles, *consumer.finished()])
