@@ -43,21 +43,16 @@ def module(options: str = "", before: str = "", attributes: str = "") -> Module:
     return parse_module(text.replace("    x[i] = 1.0", f"{before}    x[i] = 1.0"), INTRINSICS)
 
 
-def loaded(given: Module, arch: str, fake: FakeDriver) -> Any:
-    """The entry of a module that went through all passes."""
+def launched(arch: str, options: str = "", before: str = "", attributes: str = "", calls: int = 1) -> list[Launch]:
+    """The launches, two a call, of a module that went through all passes."""
+    fake = FakeDriver()
     target = CudaTarget(arch)
     target.__dict__["memory"] = fake.memory()
     ctx = CompileContext(
         target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
     )
-    (binary,) = target.compile([CompileJob("job", run_program_passes(given, ctx))])
-    return target.load([binary]).function("main", None)
-
-
-def launched(arch: str, options: str = "", before: str = "", attributes: str = "", calls: int = 1) -> list[Launch]:
-    """The launches, two a call, of a module that went through all passes."""
-    fake = FakeDriver()
-    run = loaded(module(options, before, attributes), arch, fake)
+    (binary,) = target.compile([CompileJob("job", run_program_passes(module(options, before, attributes), ctx))])
+    run: Any = target.load([binary]).function("main", None)
     for _ in range(calls):
         run(4096, 9)
     return fake.launches
@@ -67,17 +62,10 @@ def test_a_kernel_waits_before_anything_else_and_lets_the_next_one_start() -> No
     made = overlapped_launches(module())
     assert OVERLAPPED in made.function("k").attributes
     text = print_module(made)
-    wait, allow, store, last = (
-        text.index(part)
-        for part in (
-            "if is_independent == i32(0):",
-            "cuda.grid_dependency_launch",
-            "x[i] = 1.0",
-            "if is_independent != i32(0):",
-        )
+    wait, allow, store = (
+        text.index(part) for part in ("cuda.grid_dependency_wait", "cuda.grid_dependency_launch", "x[i] = 1.0")
     )
-    assert wait < allow < store < last
-    assert text.count("cuda.grid_dependency_wait") == 2
+    assert wait < allow < store
     assert print_module(parse_module(text, INTRINSICS)) == text
     assert structural_hash(overlapped_launches(made)) == structural_hash(made)
 
@@ -141,48 +129,6 @@ def test_the_first_kernel_of_a_call_is_launched_in_order_where_it_reads_weights_
     found = launched("sm_90a", attributes='(weights=("x",))', calls=2)
     assert [launch.attributes for launch in found] == [(), (6,), (), (6,)]
     assert [launch.attributes for launch in launched("sm_90a")] == [(6,), (6,)]
-
-
-CALLS = """
-module(entry="main")
-
-@kernel
-def k(x: ~f32):
-    i = grid()
-    x[i] = 1.0
-
-@host
-def f(x: ~f32, n: i64):
-    launch("k", [n], [x], block=[32])
-
-@host
-def main(x: ~f32):
-    invoke("f", [x, 2])
-    invoke("f", [x, 2], is_independent=True)
-    invoke("f", [x, 2], is_independent=True)
-    invoke("f", [x, 2])
-    invoke("f", [x, 0])
-    invoke("f", [x, 2], is_independent=True)
-    invoke("f", [x, 2], is_independent=True)
-"""
-
-
-def test_a_kernel_is_told_whether_it_is_independent_of_those_since_the_last_one_that_waits() -> None:
-    fake = FakeDriver()
-    told: list[int] = []
-    fake.on_launch = lambda launch: told.append(launch.word(1) & 0xFFFFFFFF)
-    run = loaded(parse_module(textwrap.dedent(CALLS), INTRINSICS), "sm_90a", fake)
-    run(4096, 9)
-    # The first of the last two waits, because the call before it, which it does not depend on, has launched nothing.
-    expected = [0, 1, 1, 0, 0, 1]
-    assert told == expected
-    run(4096, 9)
-    assert told == expected * 2
-
-
-def test_a_kernel_that_may_return_early_is_not_told() -> None:
-    text = print_module(overlapped_launches(module(before="    if i > 1:\n        return\n")))
-    assert "is_independent" not in text and "cuda.grid_dependency_wait" in text
 
 
 ATTENTION = """

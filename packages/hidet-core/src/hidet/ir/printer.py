@@ -163,8 +163,7 @@ def _assembly(stmt: s.Assembly, names: Names) -> Iterator[str]:
 
 
 def _invoke(stmt: s.Invoke, names: Names) -> Iterator[str]:
-    independent = ", is_independent=True" if stmt.is_independent else ""
-    yield f'invoke("{stmt.function}", {list_text(stmt.arguments, names)}{independent})'
+    yield f'invoke("{stmt.function}", {list_text(stmt.arguments, names)})'
 
 
 _CASES: dict[type, Callable[[Any, Names], Iterator[str]]] = {

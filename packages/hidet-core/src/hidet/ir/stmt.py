@@ -203,13 +203,8 @@ class Launch(Stmt):
 
 @node
 class Invoke(Stmt):
-    """Call host function `function`, of this module or linked from another, which returns nothing.
-
-    is_independent: whether nothing that the call launches first writes what the calls before it, back to the last one
-    that is not independent, read or write, or reads what they write: it may run beside what they launched.
-    """
+    """Call host function `function`, of this module or linked from another, which returns nothing."""
 
     function: str
     arguments: tuple[Expr, ...]
-    is_independent: bool = False
     loc: Loc | None = None

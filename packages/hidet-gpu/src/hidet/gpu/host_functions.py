@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hidet import dtypes
 from hidet.dtypes import DType
@@ -34,7 +33,7 @@ def device_functions(module: Module, host: Sequence[Function]) -> tuple[Function
 
 def replace_arguments(node: s.Invoke, arguments: tuple[Expr, ...]) -> s.Invoke:
     """The same call with other arguments."""
-    return replace(node, arguments=arguments)
+    return s.Invoke(node.function, arguments, node.loc)
 
 
 def is_called_by_python(function: Function) -> bool:
