@@ -57,7 +57,7 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False, cluster=1):
     )
     outer = tuple(e.Var(var.name, var.type) for var in params)
     if warp_specialized:
-        pipeline = lower_pipeline(kernel, CudaTarget("sm_90a"), shares_copies=cluster > 1)
+        pipeline = lower_pipeline(kernel, CudaTarget("sm_90a"), shares_copies=cluster > 1, weights=(bt,))
         maps = [each.request(dict(zip(params, outer, strict=True))).call() for each in pipeline.maps]
         function, grid, threads = pipeline.function, (2 * cluster,), pipeline.threads
     else:

@@ -28,9 +28,11 @@ def pointers(dtype=dtypes.f16, out=dtypes.f16):
     return [e.Var(name, PointerType(type_)) for name, type_ in (("a", dtype), ("b", dtype), ("c", out))]
 
 
-def launched(kernel, blocks, *, cluster=1):
-    """A module that launches `blocks` blocks, whatever the number of tiles, in clusters that share copies."""
-    pipeline = lower_pipeline(kernel, TARGET, shares_copies=cluster > 1)
+def launched(kernel, blocks, *, cluster=1, weights=""):
+    """A module that launches `blocks` blocks, whatever the number of tiles, in clusters that share copies. weights:
+    names of parameters that point to weights."""
+    of_weights = [param for param in kernel.params if param.name in weights]
+    pipeline = lower_pipeline(kernel, TARGET, shares_copies=cluster > 1, weights=of_weights)
     outer = tuple(e.Var(var.name, var.type) for var in kernel.params)
     given = dict(zip(kernel.params, outer, strict=True))
     maps = [described.request(given).call() for described in pipeline.maps]
@@ -59,6 +61,7 @@ def multiply(
     out=dtypes.f16,
     align=16,
     cluster=1,
+    weights="",
     **more,
 ):
     """A product by the kernel, which finds NaN in the result, and by numpy."""
@@ -78,7 +81,7 @@ def multiply(
         **more,
     )
     c = np.full((m, n), np.nan, out.numpy())
-    run_module(launched(kernel, blocks, cluster=cluster), [held_a, held_b, c])
+    run_module(launched(kernel, blocks, cluster=cluster, weights=weights), [held_a, held_b, c])
     return c.astype(np.float64), a.astype(np.float64) @ b.astype(np.float64)
 
 
@@ -109,6 +112,15 @@ def test_tma_rounds_f32_to_tf32():
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_blocks_walk_over_all_tiles_of_any_size(m, n, k, blocks):
     result, expected = multiply(m, n, k, blocks=blocks)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("weights", ["b", "a", "ab"])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 8, 8), (64, 16, 256), (130, 40, 520)])
+@pytest.mark.parametrize(("blocks", "cluster"), [(1, 1), (3, 1), (4, CLUSTER)])
+def test_stages_that_are_begun_early_are_those_of_the_first_tile(weights, m, n, k, blocks, cluster):
+    """Fewer steps than stages, as many, and more; one tile a block, and several."""
+    result, expected = multiply(m, n, k, blocks=blocks, cluster=cluster, weights=weights)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)
 
 

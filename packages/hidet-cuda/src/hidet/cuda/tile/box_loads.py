@@ -24,36 +24,50 @@ def begin_stages(
     ring: Ring, maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages, weights: Sequence[bool]
 ) -> s.Stmt:
     """Fill the stages, before the ring, with what it loads first of weights: `weights` says which loads are of those.
-    Afterwards the other loads of as many stages as `stages.begun` says are missing."""
+    The other loads of these stages are left to `copy_stages`."""
     first = Stages(stages.count, stages.barriers)
     steps = [
         barrier("arrive_expect", first.full(), Const(_stage_bytes(ring), i32)),
         *_copies(ring, maps, shared, first, weights),
         first.advanced(),
     ]
-    count = build.minimum(ring.extent, stages.count)
-    loop = s.For(ring.index, build.index(0), stages.begun, build.seq(steps))
-    return build.seq([*first.declared(), s.Assign(stages.begun, count), *_placed(ring, maps, weights), loop])
+    loop = s.For(ring.index, build.index(0), build.minimum(ring.extent, stages.count), build.seq(steps))
+    return build.seq([*first.declared(), *_placed(ring, maps, weights), loop])
 
 
 def copy_stages(
-    ring: Ring, maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages, weights: Sequence[bool] = ()
+    ring: Ring,
+    maps: Sequence[SourceMap],
+    shared: Mapping[STile, Var],
+    stages: Stages,
+    weights: Sequence[bool] = (),
+    is_begun: Expr | None = None,
 ) -> s.Stmt:
-    """The producer: one stage after the other as they become empty. shared: arrays of the stages of each tile. weights:
-    as `begin_stages` was told; nothing where it was not asked."""
-    others = [not is_weight for is_weight in weights]
-    begun = [
+    """The producer: one stage after the other as they become empty. shared: arrays of the stages of each tile.
+    is_begun: whether `begin_stages` has filled the first of them with `weights`; None where that was never asked."""
+    every = [True] * len(maps)
+    filled = [
         # A fresh barrier counts as having completed the phase before its first one.
         barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
         barrier("arrive_expect", stages.full(), Const(_stage_bytes(ring), i32)),
+        *_copies(ring, maps, shared, stages, every),
+        stages.advanced(),
     ]
-    if any(weights):
-        begun += _copies(ring, maps, shared, stages, weights)
-        less = s.Assign(stages.begun, stages.begun - 1)
-        begun = [s.If(stages.begun > 0, less, build.seq(begun))]
-    copies = _copies(ring, maps, shared, stages, others or [True] * len(maps))
-    loop = s.For(ring.index, build.index(0), ring.extent, build.seq([*begun, *copies, stages.advanced()]))
-    return build.seq([*_placed(ring, maps, [True] * len(maps)), loop])
+    placed = _placed(ring, maps, every)
+    if is_begun is None:
+        return build.seq([*placed, s.For(ring.index, build.index(0), ring.extent, build.seq(filled))])
+    others = _copies(ring, maps, shared, stages, [not is_weight for is_weight in weights])
+    # A number that all threads share: TMA takes its arguments from uniform registers.
+    begun = build.size_var("begun")
+    count = build.select(is_begun, build.minimum(ring.extent, stages.count), build.index(0))
+    return build.seq(
+        [
+            *placed,
+            s.Declare(begun, count),
+            s.For(ring.index, build.index(0), begun, build.seq([*others, stages.advanced()])),
+            s.For(ring.index, begun, ring.extent - begun, build.seq(filled)),
+        ]
+    )
 
 
 def _stage_bytes(ring: Ring) -> int:

@@ -127,10 +127,13 @@ def lower_pipeline(
     multipliers = kernel.threads
     warp = build.size_var("warp")
     are_weights = [_reads_one_of(load, weights) for load in ring.loads]
-    copied = build.seq([copy_stages(ring, maps, consumer.shared, stages, are_weights), *consumer.operand_copies()])
-    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank)])
+    turn = build.size_var("turn")
+    is_begun = build.equal(turn, 0) if any(are_weights) else None
+    boxes = copy_stages(ring, maps, consumer.shared, stages, are_weights, is_begun)
+    copied = build.seq([boxes, *consumer.operand_copies()])
+    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank, turn)])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
-    tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank)
+    tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank, build.size_var("turn"))
     work: s.Stmt = build.seq([*stages.declared(), tiles, *consumer.finished()])
     all_maps = [*maps, *consumer.maps()]
     copiers = WARP
@@ -142,8 +145,7 @@ def lower_pipeline(
     early: list[s.Stmt] = []
     if any(are_weights):
         begun = begin_stages(ring, maps, consumer.shared, stages, are_weights)
-        first = build.seq([*_first_tile(kernel, block, sharers, rank), begun])
-        early = [s.Declare(stages.begun, build.index(0)), s.If(build.equal(threads.thread, multipliers), first)]
+        early = [s.If(build.equal(threads.thread, multipliers), _first_tile(kernel, block, begun, sharers, rank))]
     body = build.seq(
         [
             *positions(threads, warp),
@@ -225,15 +227,15 @@ def _tiles(kernel: TileKernel, block: Var, sharers: int, rank: Var) -> _Tiles:
     return _Tiles(total, first, blocks, item, (*indices, *(s.Declare(*pair) for pair in kernel.index_values)))
 
 
-def _first_tile(kernel: TileKernel, block: Var, sharers: int, rank: Var) -> list[s.Stmt]:
-    """The indices of the first tile that a block takes."""
+def _first_tile(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank: Var) -> s.Stmt:
+    """`body` for the first tile that a block takes, if it takes any."""
     tiles = _tiles(kernel, block, sharers, rank)
-    return [s.Declare(tiles.item, tiles.first), *tiles.placed]
+    return s.If(tiles.first < tiles.total, build.seq([s.Declare(tiles.item, tiles.first), *tiles.placed, body]))
 
 
-def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank: Var) -> s.Stmt:
-    """`body` for every tile that a block of the persistent kernel takes."""
-    turn, tiles = build.size_var("turn"), _tiles(kernel, block, sharers, rank)
+def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt, sharers: int, rank: Var, turn: Var) -> s.Stmt:
+    """`body` for every tile that a block of the persistent kernel takes, of which it is number `turn`."""
+    tiles = _tiles(kernel, block, sharers, rank)
     each = [s.Declare(tiles.item, tiles.first + turn * tiles.blocks), *tiles.placed, body]
     count = tiles_of_block(tiles.total, tiles.first, tiles.blocks)
     return s.For(turn, build.index(0), count, build.seq(each))

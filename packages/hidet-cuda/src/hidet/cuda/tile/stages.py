@@ -28,8 +28,7 @@ class Stages:
     """The stages of a ring as producers or consumers go through them: the one that is next, and the parity of its
     phase.
 
-    barriers: of the same stages as another one goes through them; None makes them. begun: a variable, how many stages
-    a producer had begun to fill before it came to them, and has not come to yet.
+    barriers: of the same stages as another one goes through them; None makes them.
     """
 
     def __init__(self, count: int, barriers: Var | None = None) -> None:
@@ -37,7 +36,6 @@ class Stages:
         made = Var("barriers", BufferType(dtypes.u64, (build.index(2 * count),), None, "shared"))
         self.barriers = made if barriers is None else barriers
         self.slot, self.phase = build.size_var("slot"), Var("phase", dtypes.u32)
-        self.begun = build.size_var("begun")
 
     def full(self) -> Expr:
         """The barrier of bytes that come."""
