@@ -194,6 +194,8 @@ def test_a_gemv_reads_weights_before_it_waits() -> None:
         ("    p: ~f32 = x + 8\n    y: f32 = p[0]", False),
         ("    y: f32 = w[cast(x[0], i64)]", False),
         ("    p: ~f32 = w + 8\n    p = x\n    y: f32 = p[0]", False),
+        ("    p: ~f32 = bitcast(i, ~f32)\n    y: f32 = p[0]", False),
+        ("    y: f32 = load(bitcast(i, ~f32), [0])", False),
         ("    w[0] = 2.0\n    y: f32 = w[0]", False),
         ('    y: f32 = call("gpu.atomic_add", w, 2.0, type=f32)', False),
     ],

@@ -110,7 +110,8 @@ class _EarlyStatements:
         if isinstance(node, Load):
             return self._is_of_weights(node.buffer)
         if isinstance(node, Store):
-            return all(space in _OF_BLOCK for _, space in _memory_in(node.buffer))
+            found = _memory_in(node.buffer)
+            return bool(found) and all(space in _OF_BLOCK for _, space in found)
         if isinstance(node, Assign):
             return not isinstance(node.var.type, PointerType)
         return not isinstance(node, Stmt) or isinstance(node, _QUIET)
@@ -119,12 +120,14 @@ class _EarlyStatements:
         if call.callee in _PREPARATIONS or call.callee in _IN_BLOCK:
             return True
         if call.callee.startswith(_COPIES):
-            return all(map(self._is_of_weights, call.arguments))
+            return all(self._is_of_weights(a) for a in call.arguments if isinstance(a.type, (PointerType, BufferType)))
         return call.intrinsic is not None and call.intrinsic.effect == "pure"
 
     def _is_of_weights(self, place: Expr) -> bool:
-        """Whether all memory that an expression points to is weights, or of the block."""
-        return all(var in self._weights or space in _OF_BLOCK for var, space in _memory_in(place))
+        """Whether all memory that an expression points to is known to be weights, or of the block: addresses that are
+        numbers may be any."""
+        found = _memory_in(place)
+        return bool(found) and all(var in self._weights or space in _OF_BLOCK for var, space in found)
 
 
 def _memory_in(place: Expr) -> list[tuple[Var, MemorySpace]]:
