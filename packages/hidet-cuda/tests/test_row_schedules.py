@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
+from hidet.cuda.testing.tasks import compiled_kernels, scheduled_task
 from hidet.gpu.schedules import row_layout
 from hidet.ir.printer import print_module
 from hidet.ir.stmt import Launch
@@ -122,6 +124,39 @@ REDUCTIONS = {
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_are_right(name: str) -> None:
     assert_right(REDUCTIONS[name], "gpu.rows", 4e-3 if "f16" in REDUCTIONS[name] else 1e-4)
+
+
+ALONE = {
+    "softmax": same("f16[9, 1000]", "softmax(%x, axis=-1)"),
+    "layer norm": same("bf16[8, 1024]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: bf16[1024]", "%b: bf16[1024]"),
+    "RMS norm": same("f32[7, 512]", "rms_norm(%x, %w, eps=1e-05)", "%w: f32[512]"),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_where_a_multiprocessor_has_one_row_at_a_time_its_next_one_is_prefetched(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = ALONE[name]
+    assert "gpu.prefetch" not in print_module(scheduled_task(text, "sm_90a").program.module)
+    monkeypatch.setattr(CudaTarget, "multiprocessors", 3)
+    monkeypatch.setattr(CudaTarget, "block_threads", 64)
+    assert "gpu.prefetch" not in print_module(scheduled_task(text, "sm_80").program.module)
+    printed = print_module(scheduled_task(text, "sm_90a").program.module)
+    assert printed.index("load(x0") < printed.index("if member == 0 and i0 + 3 <") < printed.index("gpu.prefetch")
+    # Where addresses are not multiples of 16 bytes nothing is.
+    assert printed.count("gpu.prefetch") == 1
+    assert_right(text, "gpu.rows", 3e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4, arch="sm_90a")
+
+
+def test_long_rows_of_a_whole_block_are_prefetched_unless_only_their_sum_is_wanted() -> None:
+    def text(call: str, result: str = "bf16[1024, 32768]") -> str:
+        step = scheduled_task(graph("bf16[1024, 32768]", result, call), "sm_90a")
+        assert compiled_kernels(step, "sm_90a")
+        return print_module(step.program.module)
+
+    assert "i0 + 132 <" in text("softmax(%x, axis=-1)")
+    assert "gpu.prefetch" not in text("sum(%x, axes=[1], keepdim=False)", "bf16[1024]")
 
 
 PLACES = {

@@ -27,7 +27,13 @@ MULTIPROCESSOR_REGISTERS = 1 << 16
 
 # What a single architecture has, and by capability times ten what later ones have as well.
 _OF_ARCHITECTURE = {"sm_90a": frozenset({"wgmma"})}
-_SINCE = {"clusters": FIRST_WITH_CLUSTERS, "stmatrix": 90, "programmatic-dependent-launch": 90, "f8": 89}
+_SINCE = {
+    "clusters": FIRST_WITH_CLUSTERS,
+    "stmatrix": 90,
+    "programmatic-dependent-launch": 90,
+    "bulk-prefetch": 90,
+    "f8": 89,
+}
 
 # By capability times ten, the technical specifications of the CUDA C++ Programming Guide: KiB of shared memory that a
 # block can ask for, all of a multiprocessor but what the system keeps, and threads of a multiprocessor.

@@ -110,9 +110,9 @@ class CudaTarget:
         return self.facts.multiprocessor_shared_memory
 
     def has(self, feature: str) -> bool:
-        """Whether code for the architecture may use a feature: "wgmma", "stmatrix", "clusters", "f8" (conversions) or
-        "programmatic-dependent-launch". With "wgmma", which sm_90a alone has, go tensor maps and registers that move
-        between warp groups: what warp-specialized kernels are made of."""
+        """Whether code for the architecture may use a feature: "wgmma", "stmatrix", "clusters", "f8" (conversions),
+        "bulk-prefetch" or "programmatic-dependent-launch". With "wgmma", which sm_90a alone has, go tensor maps and
+        registers that move between warp groups: what warp-specialized kernels are made of."""
         return has_feature(self.architecture, feature)
 
     def lower_tiles(self, kernel: TileKernel, lowering: str | None = None) -> LoweredTiles:

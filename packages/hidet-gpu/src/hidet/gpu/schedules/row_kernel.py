@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.compute.definition import Combiner, Operand
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.exchange import WARP, barrier, block_number, reduce_lanes, reduce_warps, thread_in_block
 from hidet.gpu.schedules.lanes import LaneReader, Reads, registers
 from hidet.gpu.schedules.pointwise_kernel import digits, store_lanes, word_for
@@ -24,7 +25,7 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch
-from hidet.ir.visit import accesses
+from hidet.ir.visit import accesses, substitute
 from hidet.schedule.lowering import KernelScope, Lowering, accumulate
 from hidet.schedule.rows import RowOutput, Statistic
 
@@ -45,9 +46,9 @@ class _RowKernel:
     ) -> None:
         self.builder, self.layout, self.program = builder, layout, layout.program
         self.scope = KernelScope()
-        self.lowering = Lowering(self.scope, {})
+        self.lowering, self.strides = Lowering(self.scope, {}), strides
         read = dict.fromkeys(access.operand for value in expressions(self.program) for access in accesses(value))
-        pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in read}
+        pointers = self.pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in read}
         for operand, pointer in pointers.items():
             self.lowering.buffer(operand, pointer, strides[operand])
         self.results = {o.result: self.scope.pointer(o.result.name, o.result.dtype) for o in self.program.outputs}
@@ -79,6 +80,8 @@ class _RowKernel:
         teams = threads // layout.threads
         self._find_row(k, teams)
         self._read_elements(k)
+        if layout.is_alone:
+            self._prefetch_next(k)
         for statistic in self.program.statistics:
             self._reduce(k, statistic)
             if statistic.stored:
@@ -117,6 +120,24 @@ class _RowKernel:
             k.declare(self.first, axes[-1] * layout.lanes)
         elif by_side:
             self.first = layout.outer[-1]
+
+    def _prefetch_next(self, k: IRBuilder) -> None:
+        """Have the row brought closer that a block reads here after this one: a multiprocessor holds one at a time, and
+        memory would be idle while its threads meet and write."""
+        (row,), (column,) = self.layout.outer, self.layout.inner
+        following = row + self.layout.target.multiprocessors
+        place = {row: following, column: build.index(0)}
+        with k.if_(
+            build.logical_and(build.equal(self.member, 0), following < self.scope.size(self.layout.items, "rows"))
+        ):
+            for access in dict.fromkeys(accesses(self.program.element)):
+                if access.operand not in self.layout.wide:
+                    continue
+                strides = [self.scope.size(stride, "stride") for stride in self.strides[access.operand]]
+                start = build.flatten([substitute(index, place) for index in access.indices], strides)
+                nbytes = build.cast(self.inner_extents[0] * access.dtype.nbytes, dtypes.i32)
+                source = build.binary("add", self.pointers[access.operand], start)
+                k.run(intrinsic_call("gpu.prefetch", source, nbytes))
 
     # --- reading -------------------------------------------------------------------------------------------------
 

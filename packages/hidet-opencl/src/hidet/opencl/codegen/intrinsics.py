@@ -236,6 +236,7 @@ _SPELLINGS: dict[str, Spell] = {
     "gpu.load_acquire": _acquired_load,
     "gpu.store_release": _released_store,
     "gpu.dynamic_shared_memory": _plain("(shared_memory + ({0}))"),
+    "gpu.prefetch": _plain("prefetch((const __global uchar*)({0}), (size_t)({1}))"),
     "gpu.fma": _fma,
     "gpu.exp2_approx": _plain("exp2({0})"),
     "gpu.log2_approx": _plain("log2({0})"),

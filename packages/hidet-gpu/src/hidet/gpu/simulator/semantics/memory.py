@@ -1,4 +1,4 @@
-"""Memory of a block that a launch asks for."""
+"""Memory of a block that a launch asks for, and memory that is going to be read."""
 
 from __future__ import annotations
 
@@ -19,4 +19,7 @@ def _dynamic_shared(site: Site, offset: Array) -> Pointers:
     return Pointers((memory,), None, site.activation.blocks(site.lanes), offset.astype(np.int64), dtypes.u8)
 
 
-MEMORY: dict[str, Meaning] = {"gpu.dynamic_shared_memory": Meaning(_dynamic_shared)}
+MEMORY: dict[str, Meaning] = {
+    "gpu.dynamic_shared_memory": Meaning(_dynamic_shared),
+    "gpu.prefetch": Meaning(lambda site, *arguments: None),
+}
