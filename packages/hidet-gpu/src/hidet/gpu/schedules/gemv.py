@@ -42,7 +42,7 @@ def gemv_kernel(
     batch: Var | None = None,
 ) -> Function:
     """c = epilogue(a b^T, row, column) for a [rows, k] and b [n, k], whose rows start at multiples of 16 bytes and have
-    whole parts of 16 bytes.
+    whole parts of 16 bytes, one at least.
 
     The grid has ceil(n / COLUMNS) blocks of `THREADS` threads along x, and those of the index `batch`, which pointers
     may mention.

@@ -103,10 +103,11 @@ class RowLayout:
 
     @property
     def is_alone(self) -> bool:
-        """Whether a row takes all threads of a block, beside which a multiprocessor has no other, lies as a whole and
-        is written: the row that comes after it may be on its way meanwhile, where the device can prefetch."""
+        """Whether a row of a known length takes all threads of a block, beside which a multiprocessor has no other,
+        lies as a whole and is written: the row that comes after it may be on its way meanwhile, where the device can
+        prefetch."""
         is_whole = not self.is_side_by_side and len(self.outer) == len(self.inner) == 1 and bool(self.wide)
-        fills = self.copies > 0 and self.threads >= self.target.block_threads
+        fills = self.copies > 0 and self.threads >= self.target.block_threads and isinstance(self.places, int)
         is_written = any(not output.per_row for output in self.program.outputs)
         return is_whole and fills and is_written and self.target.has("bulk-prefetch")
 
