@@ -107,11 +107,8 @@ class LayerName:
     def text(self, layers: int = 1) -> str:
         """The graph of so many layers on the same x, as an importer makes it."""
         place = "@cuda:0"
-        packed = (
-            f"u8[{self.n}, {self.blocks}, {self.group // 2}]"
-            if self.codes == "u4"
-            else f"i8[{self.n}, {self.blocks}, {self.group}]"
-        )
+        stored, count = ("u8", self.group // 2) if self.codes == "u4" else ("i8", self.group)
+        packed = f"{stored}[{self.n}, {self.blocks}, {count}]"
         inputs, lines = [f"%x: {self.dtype}[{self.m}, {self.k}]{place}"], list[str]()
         for layer in range(layers):
             inputs.append(f"param %p{layer}: {packed}{place}")

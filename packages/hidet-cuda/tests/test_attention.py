@@ -409,6 +409,11 @@ def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pyte
     is_right(text, "f16", shapes, sizes={"b": 1, "s": 20, "t": keys}, arch="sm_90a")
 
 
+def unmet(problem, plan, target):
+    """The constraints of the space of plans that one does not meet."""
+    return [rule.doc for rule in attention_space(problem, plan, target).constraints if not rule.holds(plan)]
+
+
 @pytest.mark.parametrize("depth", [40, 64, 112, 128, 160, 192, 256])
 @pytest.mark.parametrize("queries", [2048, 256])
 def test_what_is_chosen_may_be_tuned(depth, queries):
@@ -417,7 +422,7 @@ def test_what_is_chosen_may_be_tuned(depth, queries):
     problem, target = problem_of(scheduled_task(text, "sm_90a").task), CudaTarget("sm_90a")
     chosen = choose_plan(problem, target)
     assert chosen.is_warp_specialized
-    assert [rule.doc for rule in attention_space(problem, chosen, target).constraints if not rule.holds(chosen)] == []
+    assert unmet(problem, chosen, target) == []
 
 
 @pytest.mark.parametrize("depth", [64, 128, 256])
@@ -427,8 +432,7 @@ def test_what_is_chosen_for_the_heads_of_a_group_may_be_tuned(depth, queries):
     problem, target = problem_of(scheduled_task(text, "sm_90a").task), CudaTarget("sm_90a")
     chosen = choose_plan(problem, target)
     assert chosen.stacked
-    space = attention_space(problem, chosen, target)
-    assert [rule.doc for rule in space.constraints if not rule.holds(chosen)] == []
+    assert unmet(problem, chosen, target) == []
 
 
 COMPILED = {

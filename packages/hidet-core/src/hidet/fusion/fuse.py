@@ -73,7 +73,7 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
     table = readers(graph)
     outputs = set(graph.outputs)
     foreign = foreign_nodes(graph)
-    known_of = _KnownOf(_aligned_values(graph, aliases, reuses.sources), _weights(graph, aliases))
+    facts = _MemoryFacts(_aligned_values(graph, aliases, reuses.sources), _weights(graph, aliases))
     steps: list[Task | ForeignStep] = []
     known = _Known({}, {})
     for group in groups:
@@ -91,7 +91,7 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
             if value in outputs or node.op.has_effect or not members.issuperset(table.get(value, ()))
         ]
         if live:
-            steps.append(_make_task(group, live, types, known_of, reuses.sources, known))
+            steps.append(_make_task(group, live, types, facts, reuses.sources, known))
     return TaskGraph(graph, tuple(steps), types, aliases, cuts=grouping.cuts)
 
 
@@ -125,11 +125,11 @@ def _weights(graph: Graph, aliases: Mapping[Value, Alias]) -> frozenset[Value]:
 
 def _bare_task(anchor: Node, types: Mapping[Value, TensorType]) -> Task:
     """The task of an anchor with nothing joined to it."""
-    return _make_task(Group(anchor, [anchor]), anchor.outputs, types, _KnownOf(), {}, _Known({}, {}))
+    return _make_task(Group(anchor, [anchor]), anchor.outputs, types, _MemoryFacts(), {}, _Known({}, {}))
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownOf:
+class _MemoryFacts:
     """What is known of the memory of values: which begin at multiples of 16 bytes, and which are weights."""
 
     aligned: Set[Value] = frozenset()
@@ -153,7 +153,7 @@ def _make_task(
     group: Group,
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
-    known_of: _KnownOf,
+    facts: _MemoryFacts,
     reuses: Mapping[Value, Value],
     known: _Known,
 ) -> Task:
@@ -167,20 +167,20 @@ def _make_task(
     inputs = tuple(dict.fromkeys(read))
     in_place = tuple([(n, inputs.index(reuses[v])) for n, v in enumerate(live) if v in reuses]) if reuses else ()
     numbers = dict(zip((None, *inputs, *computed), count()))
-    aligned, weights = known_of.aligned, known_of.weights
+    memory = tuple([facts(value) for value in (*inputs, *live)])
     parts = (
         *[(id(node.definition or node), *[numbers[v] for v in node.inputs]) for node in nodes],
-        *[(id(types[value]), value in aligned, value in weights) for value in (*inputs, *live)],
+        *[id(types[value]) for value in (*inputs, *live)],
+        memory,
         *[numbers[value] for value in live],
         in_place,
     )
     first = known.by_parts.get(parts)
     if first is None:
-        memory = tuple([known_of(value) for value in (*inputs, *live)])
         key = TaskKey((*group_key(nodes, inputs, live, types), in_place, memory))
         first = known.by_key.get(key)
         if first is None or [n.definition for n in nodes] != [n.definition for n in first.nodes]:
-            task = _first_task(group.anchor, nodes, inputs, live, types, known_of, in_place, key)
+            task = _first_task(group.anchor, nodes, inputs, live, types, facts, in_place, key)
             known.by_key[key] = known.by_parts[parts] = task
             return task
         known.by_parts[parts] = first
@@ -222,12 +222,12 @@ def _first_task(
     external: Sequence[Value],
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
-    known_of: _KnownOf,
+    facts: _MemoryFacts,
     in_place: tuple[tuple[int, int], ...],
     key: TaskKey,
 ) -> Task:
     inputs = {
-        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), *known_of(v))
+        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), *facts(v))
         for n, v in enumerate(external)
     }
     computed: dict[Value, Compute] = {}
@@ -260,7 +260,7 @@ def _first_task(
         else:
             axes = fresh_axes(result.rank)
             epilogues.append(Compute(result, axes, direct[value][axes]))
-        outputs.append(TaskTensor(value, types[value], result, *known_of(value)))
+        outputs.append(TaskTensor(value, types[value], result, *facts(value)))
     name = (anchor or nodes[-1]).op.name.replace(":", "_").replace(".", "_")
     return Task(
         name=name if len(nodes) == 1 else f"{name}_fused{len(nodes)}",

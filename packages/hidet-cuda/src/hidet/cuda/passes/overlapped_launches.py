@@ -3,6 +3,7 @@ Guide, "Programmatic Dependent Launch and Synchronization")."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +15,7 @@ from hidet.ir.expr import Call, Expr, Load, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Seq, Stmt, Store
-from hidet.ir.types import BufferType, MemorySpace, PointerType
+from hidet.ir.types import BufferType, PointerType
 from hidet.ir.visit import walk
 from hidet.target import gpu_target
 
@@ -25,15 +26,15 @@ OVERLAPPED = ("overlapped", True)
 """Attribute of a kernel whose launches need not wait for the kernel before: it waits itself."""
 
 _WAIT, _ALLOW = "cuda.grid_dependency_wait", "cuda.grid_dependency_launch"
-_PREPARATIONS = frozenset(
+_IN_BLOCK = frozenset(
     {
-        *("cuda.barrier_init", "cuda.fence_barrier_init", "cuda.prefetch_tensor_map"),
-        *("gpu.syncthreads", "cuda.cluster_arrive", "cuda.cluster_wait"),
+        *("cuda.barrier_init", "cuda.fence_barrier_init", "cuda.prefetch_tensor_map", "cuda.barrier_arrive_expect"),
+        *("gpu.syncthreads", "gpu.syncwarp", "gpu.shuffle", "cuda.cluster_arrive", "cuda.cluster_wait"),
+        "cuda.copy_async_commit",
     }
 )
-"""Of a block: of its barriers in shared memory, and of maps, which are arguments."""
-_IN_BLOCK = frozenset({"gpu.shuffle", "gpu.syncwarp", "cuda.barrier_arrive_expect", "cuda.copy_async_commit"})
-"""Calls by which threads of a block meet or count, and touch no memory of others."""
+"""Calls that make a block ready, or by which its threads meet or count: of memory they touch barriers in shared memory,
+and maps, which are arguments."""
 _COPIES = ("cuda.tensor_load", "cuda.copy_async_")
 """Begin the names of copies to memory of the block."""
 _QUIET = (Seq, Declare, Assign, For, If, Evaluate)
@@ -82,10 +83,7 @@ def _count_of_preparation(stmts: tuple[Stmt, ...], weights: frozenset[Var]) -> i
     early = _EarlyStatements(weights)
     count = sum(1 for _ in takewhile(early.may_be, stmts))
     nodes = (node for stmt in stmts[:count] for node in walk(stmt))
-    is_any = any(
-        isinstance(node, Load) or (isinstance(node, Call) and node.callee in _PREPARATIONS | _IN_BLOCK)
-        for node in nodes
-    )
+    is_any = any(isinstance(node, Load) or (isinstance(node, Call) and node.callee in _IN_BLOCK) for node in nodes)
     return count if is_any else 0
 
 
@@ -102,38 +100,33 @@ class _EarlyStatements:
     def _is_quiet(self, node: IRNode) -> bool:
         if isinstance(node, Declare) and isinstance(node.var.type, PointerType):
             # A pointer into weights is one of them.
-            if node.init is not None and self._is_of_weights(node.init):
+            if node.init is not None and _is_in(self._weights, node.init):
                 self._weights.add(node.var)
             return True
         if isinstance(node, Call):
             return self._is_quiet_call(node)
         if isinstance(node, Load):
-            return self._is_of_weights(node.buffer)
+            return _is_in(self._weights, node.buffer)
         if isinstance(node, Store):
-            found = _memory_in(node.buffer)
-            return bool(found) and all(space in _OF_BLOCK for _, space in found)
+            return _is_in((), node.buffer)
         if isinstance(node, Assign):
             return not isinstance(node.var.type, PointerType)
         return not isinstance(node, Stmt) or isinstance(node, _QUIET)
 
     def _is_quiet_call(self, call: Call) -> bool:
-        if call.callee in _PREPARATIONS or call.callee in _IN_BLOCK:
+        if call.callee in _IN_BLOCK:
             return True
         if call.callee.startswith(_COPIES):
-            return all(self._is_of_weights(a) for a in call.arguments if isinstance(a.type, (PointerType, BufferType)))
+            addresses = (a for a in call.arguments if isinstance(a.type, (PointerType, BufferType)))
+            return all(_is_in(self._weights, address) for address in addresses)
         return call.intrinsic is not None and call.intrinsic.effect == "pure"
 
-    def _is_of_weights(self, place: Expr) -> bool:
-        """Whether all memory that an expression points to is known to be weights, or of the block: addresses that are
-        numbers may be any."""
-        found = _memory_in(place)
-        return bool(found) and all(var in self._weights or space in _OF_BLOCK for var, space in found)
 
-
-def _memory_in(place: Expr) -> list[tuple[Var, MemorySpace]]:
-    """The pointers and arrays that an expression mentions, and where they lie."""
-    found = [node for node in walk(place) if isinstance(node, Var)]
-    return [(var, var.type.space) for var in found if isinstance(var.type, (PointerType, BufferType))]
+def _is_in(tensors: Collection[Var], address: Expr) -> bool:
+    """Whether an address is known to be in some tensors, or in memory of the block: one that is a number may be any."""
+    found = [node for node in walk(address) if isinstance(node, Var)]
+    spaces = {var: var.type.space for var in found if isinstance(var.type, (PointerType, BufferType))}
+    return bool(spaces) and all(var in tensors or space in _OF_BLOCK for var, space in spaces.items())
 
 
 def _waits_itself(function: Function) -> bool:

@@ -51,9 +51,9 @@ LONGEST_SUM = 512
 """Products of f32 that are summed one after the other. Libraries sum in blocks, and errors grow with what is summed
 at a time: for 2880 products at a time they are 2.6 times those of torch on a processor."""
 _PARTIAL_BYTES = 64 << 20
+"""Of partial sums, for the sake of digits alone."""
 _FUNCTION_INSTRUCTIONS, _QUOTIENT_INSTRUCTIONS, _LOAD_INSTRUCTIONS = 12, 6, 2
 """Of a function of the library, of a quotient, and of what is read and converted."""
-"""Of partial sums, for the sake of digits alone."""
 _WIDE_BY_REDUCTION = 128
 """Results for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
 

@@ -22,10 +22,10 @@ from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
-from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.expr import Const, Expr, Load, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch
-from hidet.ir.visit import accesses, substitute
+from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering, accumulate
 from hidet.schedule.rows import RowOutput, Statistic
 
@@ -46,9 +46,9 @@ class _RowKernel:
     ) -> None:
         self.builder, self.layout, self.program = builder, layout, layout.program
         self.scope = KernelScope()
-        self.lowering, self.strides = Lowering(self.scope, {}), strides
+        self.lowering = Lowering(self.scope, {})
         read = dict.fromkeys(access.operand for value in expressions(self.program) for access in accesses(value))
-        pointers = self.pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in read}
+        pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in read}
         for operand, pointer in pointers.items():
             self.lowering.buffer(operand, pointer, strides[operand])
         self.results = {o.result: self.scope.pointer(o.result.name, o.result.dtype) for o in self.program.outputs}
@@ -97,7 +97,7 @@ class _RowKernel:
         Where rows share a block, threads behind the last row work on that one, too, and write nothing.
         """
         layout, by_side = self.layout, self.layout.is_side_by_side
-        items = self.scope.size(layout.items, "items")
+        items = self.items = self.scope.size(layout.items, "items")
         axes = [*layout.outer]
         extents = [self.scope.size(extent, "outer") for extent in layout.outer_extents]
         if by_side and layout.lanes > 1:
@@ -126,18 +126,14 @@ class _RowKernel:
         memory would be idle while its threads meet and write."""
         (row,), (column,) = self.layout.outer, self.layout.inner
         following = row + self.layout.target.multiprocessors
-        place = {row: following, column: build.index(0)}
-        with k.if_(
-            build.logical_and(build.equal(self.member, 0), following < self.scope.size(self.layout.items, "rows"))
-        ):
+        start = {row: following, column: build.index(0)}
+        with k.if_(build.logical_and(build.equal(self.member, 0), following < self.items)):
             for access in dict.fromkeys(accesses(self.program.element)):
-                if access.operand not in self.layout.wide:
-                    continue
-                strides = [self.scope.size(stride, "stride") for stride in self.strides[access.operand]]
-                start = build.flatten([substitute(index, place) for index in access.indices], strides)
-                nbytes = build.cast(self.inner_extents[0] * access.dtype.nbytes, dtypes.i32)
-                source = build.binary("add", self.pointers[access.operand], start)
-                k.run(intrinsic_call("gpu.prefetch", source, nbytes))
+                if access.operand in self.layout.wide:
+                    first = self.lowering.resolve(access, start)
+                    assert isinstance(first, Load)
+                    nbytes = build.cast(self.inner_extents[0] * access.dtype.nbytes, dtypes.i32)
+                    k.run(intrinsic_call("gpu.prefetch", build.address(first.buffer, *first.indices), nbytes))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
