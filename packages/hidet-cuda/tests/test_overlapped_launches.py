@@ -11,9 +11,11 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.intrinsics import INTRINSICS
+from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launches
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
+from hidet.cuda.testing.schedules import with_threads
 from hidet.cuda.testing.tasks import scheduled_task
 from hidet.ir.func import Module
 from hidet.ir.parser import parse_module
@@ -43,16 +45,21 @@ def module(options: str = "", before: str = "", attributes: str = "") -> Module:
     return parse_module(text.replace("    x[i] = 1.0", f"{before}    x[i] = 1.0"), INTRINSICS)
 
 
-def launched(arch: str, options: str = "", before: str = "", attributes: str = "", calls: int = 1) -> list[Launch]:
-    """The launches, two a call, of a module that went through all passes."""
-    fake = FakeDriver()
+def loaded(given: Module, arch: str, fake: FakeDriver) -> Any:
+    """The entry of a module that went through all passes."""
     target = CudaTarget(arch)
     target.__dict__["memory"] = fake.memory()
     ctx = CompileContext(
         target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
     )
-    (binary,) = target.compile([CompileJob("job", run_program_passes(module(options, before, attributes), ctx))])
-    run: Any = target.load([binary]).function("main", None)
+    (binary,) = target.compile([CompileJob("job", run_program_passes(given, ctx))])
+    return target.load([binary]).function("main", None)
+
+
+def launched(arch: str, options: str = "", before: str = "", attributes: str = "", calls: int = 1) -> list[Launch]:
+    """The launches, two a call, of a module that went through all passes."""
+    fake = FakeDriver()
+    run = loaded(module(options, before, attributes), arch, fake)
     for _ in range(calls):
         run(4096, 9)
     return fake.launches
@@ -62,10 +69,17 @@ def test_a_kernel_waits_before_anything_else_and_lets_the_next_one_start() -> No
     made = overlapped_launches(module())
     assert OVERLAPPED in made.function("k").attributes
     text = print_module(made)
-    wait, allow, store = (
-        text.index(part) for part in ("cuda.grid_dependency_wait", "cuda.grid_dependency_launch", "x[i] = 1.0")
+    wait, allow, store, last = (
+        text.index(part)
+        for part in (
+            "if is_independent == i32(0):",
+            "cuda.grid_dependency_launch",
+            "x[i] = 1.0",
+            "if is_independent != i32(0):",
+        )
     )
-    assert wait < allow < store
+    assert wait < allow < store < last
+    assert text.count("cuda.grid_dependency_wait") == 2
     assert print_module(parse_module(text, INTRINSICS)) == text
     assert structural_hash(overlapped_launches(made)) == structural_hash(made)
 
@@ -131,6 +145,48 @@ def test_the_first_kernel_of_a_call_is_launched_in_order_where_it_reads_weights_
     assert [launch.attributes for launch in launched("sm_90a")] == [(6,), (6,)]
 
 
+CALLS = """
+module(entry="main")
+
+@kernel
+def k(x: ~f32):
+    i = grid()
+    x[i] = 1.0
+
+@host
+def f(x: ~f32, n: i64):
+    launch("k", [n], [x], block=[32])
+
+@host
+def main(x: ~f32):
+    invoke("f", [x, 2])
+    invoke("f", [x, 2], is_independent=True)
+    invoke("f", [x, 2], is_independent=True)
+    invoke("f", [x, 2])
+    invoke("f", [x, 0])
+    invoke("f", [x, 2], is_independent=True)
+    invoke("f", [x, 2], is_independent=True)
+"""
+
+
+def test_a_kernel_is_told_whether_it_is_independent_of_those_since_the_last_one_that_waits() -> None:
+    fake = FakeDriver()
+    told: list[int] = []
+    fake.on_launch = lambda launch: told.append(launch.word(1) & 0xFFFFFFFF)
+    run = loaded(parse_module(textwrap.dedent(CALLS), INTRINSICS), "sm_90a", fake)
+    run(4096, 9)
+    # The first of the last two waits, because the call before it, which it does not depend on, has launched nothing.
+    expected = [0, 1, 1, 0, 0, 1]
+    assert told == expected
+    run(4096, 9)
+    assert told == expected * 2
+
+
+def test_a_kernel_that_may_return_early_is_not_told() -> None:
+    text = print_module(overlapped_launches(module(before="    if i > 1:\n        return\n")))
+    assert "is_independent" not in text and "cuda.grid_dependency_wait" in text
+
+
 ATTENTION = """
 graph g(%q: f16[2, 8, 1024, 64], %k: f16[2, 8, 1024, 64], %v: f16[2, 8, 1024, 64]):
   %0: f16[2, 8, 1024, 64] = attention(%q, %k, %v)
@@ -161,6 +217,24 @@ def test_warp_specialized_kernels_make_their_barriers_ready_before_they_wait(gra
     for text in with_barriers:
         *_, last = (at for at in range(len(text)) if text.startswith("tensor_load", at))
         assert text.index("cuda.barrier_init") < text.index("cuda.grid_dependency_wait") < last
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 4096, 4096), (2048, 2304, 768), (384, 768, 768), (4096, 4096, 4104)])
+def test_one_thread_of_a_warp_specialized_block_waits_at_its_end_which_costs_the_others_nothing(
+    m: int, n: int, k: int
+) -> None:
+    step = scheduled_task(linear(m, n, k), "sm_90a")
+    module = with_threads(step.program.module)
+    found = []
+    for each in (module, overlapped_launches(module)):
+        (kernel, *_) = (f for f in each.functions if "barrier_init" in print_module(Module((f,), f.name)))
+        source = next(s for s in CudaTarget("sm_90a").sources(each) if kernel.name in s.text)
+        found.append(compile_cubin(source, "sm_90a").usage[kernel.name].registers)
+    assert found[0] == found[1]
+    text = print_module(Module((kernel,), kernel.name))
+    copies = text.index("tensor_load", text.index("cuda.grid_dependency_launch"))
+    assert copies < text.index("if is_independent != i32(0):") < text.index("wgmma_fence")
+    assert "grid_dependency_end" not in text
 
 
 def first_load(text: str, of: str) -> int:

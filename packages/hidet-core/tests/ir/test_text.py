@@ -165,6 +165,7 @@ def scale_module():
                     is_cooperative=True,
                 ),
                 s.Invoke("other", (data,)),
+                s.Invoke("other", (data,), is_independent=True),
                 s.Evaluate(e.Call("trace", (size,), i64)),
             )
         ),
@@ -202,6 +203,7 @@ def main(a: ~f32, n: i64):
     launch("scale", [n], [a, n], cost=100)
     launch("scale", [n], [a, n], block=[32, 4], cluster=[2], shared_bytes=n, is_cooperative=True)
     invoke("other", [a])
+    invoke("other", [a], is_independent=True)
     call("trace", n, type=i64)
 """
 

@@ -28,6 +28,7 @@ from hidet.runtime.program_text import print_plans, print_program
 from hidet.schedule.schedule_text import print_schedules
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.task_text import print_tasks
+from hidet.target import overlaps_launches
 
 
 def lower_graph(optimized: Graph, graph: Graph, ctx: CompileContext) -> LoweredGraph:
@@ -79,7 +80,13 @@ class _Lowering:
         controls = [node for node in graph.nodes if node.op.kind == "control"]
         types = scheduled.task_graph.types
         inner = {node: self._inner(node, types, f"{name}_{number}") for number, node in enumerate(controls)}
-        host = build_host_program(scheduled, name, inner=inner, first_constant=len(self.constants))
+        host = build_host_program(
+            scheduled,
+            name,
+            overlaps=overlaps_launches(self.ctx.target),
+            inner=inner,
+            first_constant=len(self.constants),
+        )
         self.constants += [numpy.ascontiguousarray(graph.constants[value].numpy()) for value in host.constants]
         self.parts.append((scheduled, host))
         return host.program

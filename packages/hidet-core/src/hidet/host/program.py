@@ -5,7 +5,7 @@ A segment is a run of tasks without a foreign step between them; `hidet.host.seg
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from hidet import dims
@@ -15,6 +15,7 @@ from hidet.fusion.group import alias_root
 from hidet.graph.control import defined_sizes, makes_results
 from hidet.graph.graph import Graph, Node, Value, foreign_nodes
 from hidet.graph.types import DimType, TensorType, is_host_value
+from hidet.host.independent import Running, Uses, order_beside
 from hidet.host.segment import Address, SegmentCode
 from hidet.host.symbol_sources import require_sources, symbol_sources
 from hidet.ir.func import Module
@@ -40,7 +41,7 @@ from hidet.runtime.program import (
     program_sizes,
 )
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
-from hidet.schedule.task import ForeignStep
+from hidet.schedule.task import ForeignStep, Task
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,15 +68,18 @@ def build_host_program(
     name: str,
     *,
     split_tasks: bool = False,
+    overlaps: bool = False,
     inner: Mapping[Node, tuple[InnerProgram, ...]] | None = None,
     first_constant: int = 0,
 ) -> HostCode:
     """Lay out the table and write the segments' code. `name` prefixes the segments' symbols.
 
-    split_tasks: one segment a task, so that each can be timed on its own. inner: programs of the sub-graphs of control
-    nodes, in order. first_constant: number of the graph's first constant in the store.
+    split_tasks: one segment a task, so that each can be timed on its own. overlaps: whether the target runs kernels
+    beside each other where it may: tasks of a segment that do not depend on those before them are told, and have memory
+    of their own. inner: programs of the sub-graphs of control nodes, in order. first_constant: number of the graph's
+    first constant in the store.
     """
-    return _Builder(scheduled, name, split_tasks, inner or {}, first_constant).run()
+    return _Builder(scheduled, name, split_tasks, overlaps, inner or {}, first_constant).run()
 
 
 class _Builder:
@@ -84,6 +88,7 @@ class _Builder:
         scheduled: ScheduledGraph,
         name: str,
         split_tasks: bool,
+        overlaps: bool,
         inner: Mapping[Node, tuple[InnerProgram, ...]],
         first_constant: int,
     ) -> None:
@@ -91,6 +96,7 @@ class _Builder:
         self.first_constant = first_constant
         self.scheduled = scheduled
         self.split_tasks = split_tasks
+        self.overlaps = overlaps
         self.graph: Graph = scheduled.task_graph.graph
         self.types = scheduled.task_graph.types
         self.aliases = scheduled.task_graph.aliases
@@ -102,11 +108,13 @@ class _Builder:
         self.lifetimes: dict[int, tuple[int, int]] = {}
         self.buffer_bytes: dict[int, Dim] = {}
         self.position = 0
+        self.mutated = {self._root(self.graph.outputs[number]) for _, number in self.graph.mutates}
+        self.passed: frozenset[int] = frozenset()
         self.made = {v for node in foreign_nodes(self.graph) if makes_results(node) for v in node.outputs}
 
     def run(self) -> HostCode:
         graph = self.graph
-        self._new_slots([value for value in graph.inputs if not isinstance(value.type, DimType)])
+        self.passed = frozenset(self._new_slots([v for v in graph.inputs if not isinstance(v.type, DimType)]))
         prepared = self._new_slots(graph.prepare.results if graph.prepare else ())
         constants = [ConstantSlot(s, n) for n, s in enumerate(self._new_slots(graph.constants), self.first_constant)]
         stored = [*(graph.prepare.results if graph.prepare else ()), *graph.constants]
@@ -246,8 +254,8 @@ class _Builder:
     # --- steps -----------------------------------------------------------------------------------------------------
 
     def _segment(self, symbol: str, tasks: list[ScheduledTask]) -> SegmentCode:
-        code = SegmentCode(symbol, self._size_slot)
-        for scheduled in tasks:
+        code, running = SegmentCode(symbol, self._size_slot), Running[int]()
+        for scheduled in order_beside(tasks, self._uses) if self.overlaps else tasks:
             task, program = scheduled.task, scheduled.program
             for output, source in task.in_place:
                 self._share(self._root(task.outputs[output].value), self._root(task.inputs[source].value))
@@ -257,9 +265,36 @@ class _Builder:
                 self.buffer_bytes[slot] = nbytes
                 self.lifetimes[slot] = (self.position, self.position)
                 addresses.append((slot, 0))
-            code.call(scheduled.symbol, program, addresses)
+            is_independent = self.overlaps and self._begins_beside(task, addresses, running)
+            code.call(scheduled.symbol, program, addresses, is_independent=is_independent)
             self.position += 1
         return code
+
+    def _begins_beside(self, task: Task, addresses: Sequence[Address], running: Running[int]) -> bool:
+        """Whether the next task of a segment may run beside those before it, whose memory is then not given to it."""
+        slots = [slot for slot, _ in addresses]
+        read, written = frozenset(slots[: len(task.inputs)]), frozenset(slots[len(task.inputs) :])
+        # What callers pass may lie in the same memory.
+        is_exclusive = _has_effect(task) or not written.isdisjoint(self.passed)
+        uses = Uses(read, written, is_exclusive)
+        is_beside = running.allows(uses)
+        if is_beside:
+            self._keep_until_now(running.read | running.written)
+        running.add(uses, is_beside=is_beside)
+        return is_beside
+
+    def _uses(self, scheduled: ScheduledTask) -> Uses[Value]:
+        """What a task reads and writes, by the values whose storage that is."""
+        task = scheduled.task
+        read, written = (frozenset(self._root(t.value) for t in part) for part in (task.inputs, task.outputs))
+        is_exclusive = bool(task.in_place) or _has_effect(task) or not written.isdisjoint(self.mutated)
+        return Uses(read, written, is_exclusive)
+
+    def _keep_until_now(self, slots: Set[int]) -> None:
+        """Let buffers in these slots live up to the current position."""
+        for slot in slots & self.buffer_bytes.keys():
+            first, last = self.lifetimes[slot]
+            self.lifetimes[slot] = (first, max(last, self.position))
 
     def _address(self, value: Value) -> Address:
         alias = self.aliases.get(value)
@@ -339,6 +374,11 @@ class _Builder:
 
     def _sub(self, inner: InnerProgram, values: Sequence[Value], before: tuple[Place, ...] = ()) -> SubProgram:
         return SubProgram(inner.program, (*before, *map(self._place, values), *inner.sizes))
+
+
+def _has_effect(task: Task) -> bool:
+    """Whether a task does more than compute its results."""
+    return any(node.op.has_effect for node in task.nodes)
 
 
 def _asserted_parameters(graph: Graph) -> tuple[int, ...]:

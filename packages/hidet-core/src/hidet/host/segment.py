@@ -43,8 +43,9 @@ class SegmentCode:
         self._programs: dict[str, None] = {}
         self._content: list[object] = [symbol]
 
-    def call(self, entry: str, program: Program, addresses: Sequence[Address]) -> None:
-        """Call `program`, whose entry is linked as `entry`, with tensors and scratch buffers at `addresses`."""
+    def call(self, entry: str, program: Program, addresses: Sequence[Address], *, is_independent: bool = False) -> None:
+        """Call `program`, whose entry is linked as `entry`, with tensors and scratch buffers at `addresses`.
+        is_independent: as of `Invoke`."""
         shifted = tuple([number for number, (_, offset) in enumerate(addresses) if offset != 0])
         # Tasks with the same program have the same object.
         caller = self._callers.get((program, shifted))
@@ -54,8 +55,8 @@ class SegmentCode:
         slots = [slot for slot, _ in addresses]
         offsets = [self._number(addresses[number][1]) for number in shifted]
         arguments = (*map(build.index_number, slots), *_arguments(offsets, self._table))
-        self._calls.append(Invoke(caller.name, (self._table, *arguments)))
-        self._content.append((caller.name, slots, offsets))
+        self._calls.append(Invoke(caller.name, (self._table, *arguments), is_independent))
+        self._content.append((caller.name, slots, offsets, is_independent))
 
     def module(self) -> Module:
         """The segment's function, its parts where it is long, and those that it calls programs through."""

@@ -233,7 +233,8 @@ def _launch(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
 
 
 def _invoke(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
-    return s.Invoke(string(args[0]), exprs.exprs(args[1]))
+    is_independent = string(keywords["is_independent"], bool) if "is_independent" in keywords else False
+    return s.Invoke(string(args[0]), exprs.exprs(args[1]), is_independent)
 
 
 def _printf(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:

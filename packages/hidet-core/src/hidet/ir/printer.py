@@ -163,7 +163,8 @@ def _assembly(stmt: s.Assembly, names: Names) -> Iterator[str]:
 
 
 def _invoke(stmt: s.Invoke, names: Names) -> Iterator[str]:
-    yield f'invoke("{stmt.function}", {list_text(stmt.arguments, names)})'
+    independent = ", is_independent=True" if stmt.is_independent else ""
+    yield f'invoke("{stmt.function}", {list_text(stmt.arguments, names)}{independent})'
 
 
 _CASES: dict[type, Callable[[Any, Names], Iterator[str]]] = {

@@ -203,8 +203,13 @@ class Launch(Stmt):
 
 @node
 class Invoke(Stmt):
-    """Call host function `function`, of this module or linked from another, which returns nothing."""
+    """Call host function `function`, of this module or linked from another, which returns nothing.
+
+    is_independent: whether nothing that the call launches first writes what the calls before it, back to the last one
+    that is not independent, read or write, or reads what they write: it may run beside what they launched.
+    """
 
     function: str
     arguments: tuple[Expr, ...]
+    is_independent: bool = False
     loc: Loc | None = None

@@ -270,6 +270,13 @@ def _unstated(kind: type) -> tuple[str, ...]:
     return tuple(name for name in _GPU_FACTS if not hasattr(kind, name))
 
 
+def overlaps_launches(target: Target) -> bool:
+    """Whether kernels of a target run beside each other where they are told that they may (`Invoke.is_independent`)."""
+    own = getattr(target, "__dict__", {})
+    is_gpu = all(name in own for name in _unstated(type(target)))
+    return is_gpu and cast(GpuTarget, target).has("programmatic-dependent-launch")
+
+
 def gpu_target(target: Target) -> GpuTarget:
     """The target, of which a GPU's facts are going to be read. PluginError names those that it does not state."""
     own = getattr(target, "__dict__", {})

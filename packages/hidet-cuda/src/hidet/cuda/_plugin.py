@@ -17,9 +17,9 @@ HIDET_API = 1
 
 def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
     """Those of NVIDIA's GPUs, and tensor maps."""
-    from hidet.cuda.intrinsic_families import CUDA, TENSOR_MAPS
+    from hidet.cuda.intrinsic_families import CUDA, LAUNCHES, TENSOR_MAPS
 
-    return [CUDA, TENSOR_MAPS]
+    return [CUDA, LAUNCHES, TENSOR_MAPS]
 
 
 def hidet_targets() -> Iterable[TargetSpec]:

@@ -23,13 +23,16 @@ from hidet.cuda.launch_context import (
     ERROR,
     FAILED,
     GET_CURRENT,
+    INDEPENDENT,
     LAUNCH,
     LAUNCH_EX,
     LAUNCHED,
     POP_CURRENT,
     PUSH_CURRENT,
     STREAM,
+    WAITS,
 )
+from hidet.cuda.launch_flags import is_independent_flag
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED
 from hidet.cuda.tensor_map import map_request
 from hidet.errors import CodegenError
@@ -108,7 +111,7 @@ class _Host:
             if isinstance(node, s.Launch):
                 return self._launch(node)
             if isinstance(node, s.Invoke):
-                return replace_arguments(node, (self.context, *node.arguments))
+                return self._invoked(node)
             return None
 
         body = rewrite(self.original.body, change)
@@ -124,6 +127,19 @@ class _Host:
         attributes = (*self.original.attributes, FINISHES)
         outer = replace(self.original, params=(context, table), body=call, attributes=attributes)
         return inner, outer
+
+    def _invoked(self, node: s.Invoke) -> s.Stmt:
+        """A call, and what its first launch is told. Where what it does not depend on launched nothing, it waits."""
+        call = replace_arguments(node, (self.context, *node.arguments))
+        if not node.is_independent:
+            return build.seq([self._note(WAITS, _NULL), call])
+        return build.seq(
+            [self._note(INDEPENDENT, build.load(self.context, WAITS)), call, self._note(INDEPENDENT, _NULL)]
+        )
+
+    def _note(self, word: int, value: Expr) -> s.Stmt:
+        """Write a word of the launch context."""
+        return s.Store(self.context, (build.index(word),), value)
 
     def _on_device(self, body: s.Stmt) -> s.Stmt:
         """The body with the device current, and what was current before again at its end."""
@@ -141,7 +157,7 @@ class _Host:
         return build.seq(
             [
                 s.Declare(here),
-                s.Store(self.context, (build.index(LAUNCHED),), _NULL),
+                *(self._note(word, _NULL) for word in (LAUNCHED, WAITS, INDEPENDENT)),
                 s.Store(here, (build.index(0),), _NULL),
                 s.Store(here, (build.index(1),), _NULL),
                 s.Evaluate(Call(GET_CURRENT, (place,), dtypes.i32)),
@@ -167,6 +183,8 @@ class _Host:
             if request is not None:
                 encoding, argument = encoded_map(request, status, self.adds_boxes())
                 stmts += [*encoding, self._noted(status, cell)]
+            elif is_independent_flag(argument):
+                argument = build.load(self.context, INDEPENDENT)
             stmts.append(s.Store(cells, (build.index(number),), as_word(argument)))
             param = None if kernel is None else kernel.params[number].type
             if isinstance(param, BufferType) and param.space == "constant":
@@ -190,7 +208,7 @@ class _Host:
             arguments = (handle, *numbers, stream, Bitcast(build.address(pointers, 0), _WORD), _NULL)
             stmts.append(self._unless_failed(s.Assign(status, Call(LAUNCH, arguments, dtypes.i32))))
         stmts.append(self._noted(status, cell, (*grid, *block, shared)))
-        stmts.append(s.Store(self.context, (build.index(LAUNCHED),), Const(1, _WORD)))
+        stmts += [*(self._note(word, Const(1, _WORD)) for word in (LAUNCHED, WAITS)), self._note(INDEPENDENT, _NULL)]
         blocks = grid[0] * grid[1] * grid[2]
         return s.If(blocks > 0, self._unless_failed(build.seq(stmts)))
 

@@ -19,3 +19,10 @@ TENSOR_MAPS = IntrinsicFamily(
     load="hidet.cuda.tensor_map:ROWS",
     meanings="hidet.cuda.simulator.tensor_map:MEANINGS",
 )
+
+LAUNCHES = IntrinsicFamily(
+    name="cuda.launch",
+    doc="what host code tells a kernel of its launch",
+    load="hidet.cuda.launch_flags:ROWS",
+    meanings="hidet.cuda.launch_flags:MEANINGS",
+)

@@ -19,7 +19,9 @@ ENCODE_COLUMNS = "cuTensorMapEncodeIm2col"
 ENCODERS = (ENCODE, ENCODE_COLUMNS)
 """What it calls besides, where it makes tensor maps."""
 
-STREAM, DEVICE, ERROR, FAILED, LAUNCHED, ASKED = range(6)
-"""Words of the launch context; LAUNCHED is 1 once the call has launched a kernel, else 0; from ASKED on extents of the
-grid and of a block, and bytes of shared memory of the launch that failed."""
+STREAM, DEVICE, ERROR, FAILED, LAUNCHED, WAITS, INDEPENDENT, ASKED = range(8)
+"""Words of the launch context. LAUNCHED: 1 once the call has launched a kernel, else 0. WAITS: 1 once something was
+launched since the last call that is not independent of those before it began, else 0. INDEPENDENT: 1 while what is
+launched next may run beside what was launched since then, else 0. From ASKED on extents of the grid and of a block, and
+bytes of shared memory of the launch that failed."""
 CONTEXT_WORDS = ASKED + 7

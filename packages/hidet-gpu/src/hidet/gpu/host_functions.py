@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hidet import dtypes
 from hidet.dtypes import DType
@@ -33,7 +34,7 @@ def device_functions(module: Module, host: Sequence[Function]) -> tuple[Function
 
 def replace_arguments(node: s.Invoke, arguments: tuple[Expr, ...]) -> s.Invoke:
     """The same call with other arguments."""
-    return s.Invoke(node.function, arguments, node.loc)
+    return replace(node, arguments=arguments)
 
 
 def is_called_by_python(function: Function) -> bool:

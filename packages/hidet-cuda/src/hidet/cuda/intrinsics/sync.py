@@ -89,6 +89,13 @@ SYNC = table(
         "griddepcontrol",
         arch=90,
     ),
+    _waits(
+        "cuda.grid_dependency_end",
+        "mark where one thread of every block ends: there it waits for the kernels before, if no thread has done so at "
+        "the beginning",
+        "griddepcontrol",
+        arch=90,
+    ),
     _waits("cuda.nanosleep", "suspend the thread for about that long", "nanosleep", Value("nanoseconds", (u32,))),
     *(
         Intrinsic(

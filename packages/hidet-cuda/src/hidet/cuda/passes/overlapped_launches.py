@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar
 
+from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
+from hidet.cuda.launch_flags import independent_flag
 from hidet.gpu.weights import weights_of
 from hidet.ir import build
 from hidet.ir.expr import Call, Expr, Load, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Seq, Stmt, Store
+from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Launch, Return, Seq, Stmt, Store
 from hidet.ir.types import BufferType, PointerType
-from hidet.ir.visit import walk
+from hidet.ir.visit import rewrite, walk
 from hidet.target import gpu_target
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 OVERLAPPED = ("overlapped", True)
 """Attribute of a kernel whose launches need not wait for the kernel before: it waits itself."""
 
-_WAIT, _ALLOW = "cuda.grid_dependency_wait", "cuda.grid_dependency_launch"
+_WAIT, _ALLOW, _END = (f"cuda.grid_dependency_{name}" for name in ("wait", "launch", "end"))
 _IN_BLOCK = frozenset(
     {
         *("cuda.barrier_init", "cuda.fence_barrier_init", "cuda.prefetch_tensor_map", "cuda.barrier_arrive_expect"),
@@ -53,6 +55,9 @@ class OverlappedLaunches:
     their launches; and since a kernel lets the next one start when it has waited itself, what that reads early was
     written before the first kernel of the call started, which host code launches in order where it reads early itself.
     Kernels that say themselves what they wait for are left alone.
+
+    A kernel that is told that it is independent (`Invoke.is_independent`) waits at its end instead: it runs beside
+    those before it, and lets the next one start at once.
     """
 
     name: ClassVar[str] = "cuda-overlapped-launches"
@@ -65,17 +70,50 @@ class OverlappedLaunches:
 
 def overlapped_launches(module: Module) -> Module:
     """The pass as a function."""
-    return replace(module, functions=tuple(map(_overlapped, module.functions)))
+    kernels = {f.name for f in module.functions if f.kind == "kernel" and _may_overlap(f)}
+    launches = [node for f in module.functions if f.kind == "host" for node in walk(f.body) if isinstance(node, Launch)]
+    told = kernels & {node.kernel for node in launches}
+    told -= {f.name for f in module.functions if any(isinstance(node, Return) for node in walk(f.body))}
+
+    def tell(node: IRNode) -> IRNode | None:
+        if isinstance(node, Launch) and node.kernel in told:
+            return replace(node, arguments=(*node.arguments, independent_flag()))
+        return None
+
+    def changed(function: Function) -> Function:
+        if function.name in kernels:
+            return _overlapped(function, is_told=function.name in told)
+        return replace(function, body=rewrite(function.body, tell)) if told and function.kind == "host" else function
+
+    return replace(module, functions=tuple(map(changed, module.functions)))
 
 
-def _overlapped(function: Function) -> Function:
-    if function.kind != "kernel" or OVERLAPPED in function.attributes or _waits_itself(function):
-        return function
+def _may_overlap(function: Function) -> bool:
+    return OVERLAPPED not in function.attributes and not _waits_itself(function)
+
+
+def _overlapped(function: Function, *, is_told: bool) -> Function:
+    """is_told: whether launches say by a last argument if the kernel is independent of what was launched before."""
     stmts = function.body.stmts if isinstance(function.body, Seq) else (function.body,)
     count = _count_of_preparation(stmts, weights_of(function))
-    waits = [Evaluate(intrinsic_call(_WAIT)), Evaluate(intrinsic_call(_ALLOW))]
-    body = build.seq([*stmts[:count], *waits, *stmts[count:]])
-    return replace(function, body=body, attributes=(*function.attributes, OVERLAPPED))
+    wait, allow = (Evaluate(intrinsic_call(name)) for name in (_WAIT, _ALLOW))
+    params, attributes = function.params, (*function.attributes, OVERLAPPED)
+    first: Stmt = wait
+    last: Stmt = build.seq([])
+    if is_told:
+        flag = Var("is_independent", dtypes.i32)
+        params = (*params, flag)
+        # Its end has to imply that of what was launched before, whatever it waits for.
+        first, last = (If(build.binary(op, flag, 0), wait) for op in ("eq", "ne"))
+    given = build.seq(stmts[count:])
+    # One thread of each block that waits is enough; where none is marked, all do.
+    rest = rewrite(given, lambda node: last if _is_end(node) else None)
+    body = build.seq([*stmts[:count], first, allow, rest, *([last] if rest is given else [])])
+    return replace(function, params=params, body=body, attributes=attributes)
+
+
+def _is_end(node: IRNode) -> bool:
+    return isinstance(node, Evaluate) and isinstance(node.expr, Call) and node.expr.callee == _END
 
 
 def _count_of_preparation(stmts: tuple[Stmt, ...], weights: frozenset[Var]) -> int:

@@ -49,6 +49,7 @@ SYNC: dict[str, Meaning] = {
     "cuda.fence_barrier_init": Meaning(_nothing),
     "cuda.grid_dependency_wait": Meaning(_nothing),
     "cuda.grid_dependency_launch": Meaning(_nothing),
+    "cuda.grid_dependency_end": Meaning(_nothing),
     "cuda.nanosleep": Meaning(_sleep, waits=True),
     "cuda.register_increase": Meaning(_nothing),
     "cuda.register_decrease": Meaning(_nothing),

@@ -131,7 +131,9 @@ def lower_pipeline(
     is_begun = build.equal(turn, 0) if any(are_weights) else None
     boxes = copy_stages(ring, maps, consumer.shared, stages, are_weights, is_begun)
     copied = build.seq([boxes, *consumer.operand_copies()])
-    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank, turn)])
+    # Where all threads went on to one place behind their roles, the compiler would take warps that multiply for split.
+    end = s.Evaluate(intrinsic_call("cuda.grid_dependency_end"))
+    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, copied, sharers, rank, turn), end])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank, build.size_var("turn"))
     work: s.Stmt = build.seq([*stages.declared(), tiles, *consumer.finished()])

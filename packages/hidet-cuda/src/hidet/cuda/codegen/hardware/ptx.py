@@ -98,6 +98,7 @@ _PLAIN: dict[str, str | Assembly] = {
     "fence_barrier_init": "fence.mbarrier_init.release.cluster;",
     "grid_dependency_wait": "griddepcontrol.wait;",
     "grid_dependency_launch": "griddepcontrol.launch_dependents;",
+    "grid_dependency_end": "",  # its pass has put something in its place, or there is nothing to wait for
     "register_increase": "setmaxnreg.inc.sync.aligned.u32 {registers};",
     "register_decrease": "setmaxnreg.dec.sync.aligned.u32 {registers};",
     "trap": "trap;",
