@@ -135,9 +135,10 @@ class _MemoryFacts:
     aligned: Set[Value] = frozenset()
     weights: Set[Value] = frozenset()
 
-    def __call__(self, value: Value) -> tuple[bool, bool]:
-        """`is_aligned` and `is_weight` of a tensor."""
-        return value in self.aligned, value in self.weights
+    def of(self, values: Iterable[Value]) -> tuple[tuple[bool, bool], ...]:
+        """`is_aligned` and `is_weight` of each tensor."""
+        aligned, weights = self.aligned, self.weights
+        return tuple([(value in aligned, value in weights) for value in values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def _make_task(
     inputs = tuple(dict.fromkeys(read))
     in_place = tuple([(n, inputs.index(reuses[v])) for n, v in enumerate(live) if v in reuses]) if reuses else ()
     numbers = dict(zip((None, *inputs, *computed), count()))
-    memory = tuple([facts(value) for value in (*inputs, *live)])
+    memory = facts.of((*inputs, *live))
     parts = (
         *[(id(node.definition or node), *[numbers[v] for v in node.inputs]) for node in nodes],
         *[id(types[value]) for value in (*inputs, *live)],
@@ -180,7 +181,7 @@ def _make_task(
         key = TaskKey((*group_key(nodes, inputs, live, types), in_place, memory))
         first = known.by_key.get(key)
         if first is None or [n.definition for n in nodes] != [n.definition for n in first.nodes]:
-            task = _first_task(group.anchor, nodes, inputs, live, types, facts, in_place, key)
+            task = _first_task(group.anchor, nodes, inputs, live, types, memory, in_place, key)
             known.by_key[key] = known.by_parts[parts] = task
             return task
         known.by_parts[parts] = first
@@ -222,12 +223,13 @@ def _first_task(
     external: Sequence[Value],
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
-    facts: _MemoryFacts,
+    memory: tuple[tuple[bool, bool], ...],
     in_place: tuple[tuple[int, int], ...],
     key: TaskKey,
 ) -> Task:
+    """memory: `is_aligned` and `is_weight` of what is read, and then of the results."""
     inputs = {
-        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), *facts(v))
+        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), *memory[n])
         for n, v in enumerate(external)
     }
     computed: dict[Value, Compute] = {}
@@ -260,7 +262,7 @@ def _first_task(
         else:
             axes = fresh_axes(result.rank)
             epilogues.append(Compute(result, axes, direct[value][axes]))
-        outputs.append(TaskTensor(value, types[value], result, *facts(value)))
+        outputs.append(TaskTensor(value, types[value], result, *memory[len(external) + number]))
     name = (anchor or nodes[-1]).op.name.replace(":", "_").replace(".", "_")
     return Task(
         name=name if len(nodes) == 1 else f"{name}_fused{len(nodes)}",
