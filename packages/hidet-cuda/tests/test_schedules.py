@@ -16,9 +16,11 @@ from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.allow_tf32 import AllowTf32
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_right
+from hidet.cuda.testing.tasks import compiled_kernels, scheduled_task
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.passes.contiguous_rows import ContiguousRows
+from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.printer import print_function, print_module
@@ -202,6 +204,31 @@ def test_products_of_rows_between_lines_are_launched_in_clusters_that_share_copi
     verify_module(module)
     clusters = [launch.cluster for launch in launches_of(module)]
     assert clusters and all(cluster == () or cluster[0].value == 2 for cluster in clusters) and any(clusters)
+
+
+SWIGLU = """
+symbol s: 1..4096 hint 2048
+graph g(%a: bf16[{m}, 4096], param %w: bf16[14336, 4096], %g: bf16[{m}, 14336]):
+  %0: bf16[{m}, 14336] = linear(%a, %w)
+  %1: bf16[{m}, 14336] = silu(%g)
+  %2: bf16[{m}, 14336] = mul(%1, %0)
+  return %2
+"""
+
+
+@pytest.mark.parametrize(("m", "cluster"), [(2048, 2), (777, 1), ("s", 1)])
+def test_pairs_of_blocks_share_copies_where_the_number_of_rows_is_known_to_be_even(m, cluster) -> None:
+    (step,) = tasks(SWIGLU.format(m=m), "sm_90a")
+    launches = launches_of(block_launches(step.program.module))
+    assert max(launch.cluster[0].value if launch.cluster else 1 for launch in launches) == cluster
+
+
+def test_the_swiglu_of_a_prompt_is_multiplied_by_four_warp_groups_without_spills_or_arrays_in_memory() -> None:
+    """Seven tiles of 112 rows hold 777 rows, of which others would leave an eighth empty."""
+    step = scheduled_task(SWIGLU.format(m=777), "sm_90a")
+    assert step.decision.params.tiles == MatmulTiles(112, 256, 64, 4, (1, 16), is_transposed=True)
+    used = [usage for cubin in compiled_kernels(step, "sm_90a") for usage in cubin.usage.values()]
+    assert used and all(usage.spill_bytes == usage.stack_bytes == 0 for usage in used)
 
 
 def is_warp_specialized(text: str, arch: str = "sm_90a") -> bool:

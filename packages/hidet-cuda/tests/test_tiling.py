@@ -10,6 +10,7 @@ from hidet.cuda.schedules.tiling import (
     WARP_SPECIALIZED_TILES,
     choose_tiling,
     resident_blocks,
+    saves_power,
     shares_copies,
     warp_specialized_bytes,
 )
@@ -56,6 +57,15 @@ def test_pairs_of_blocks_share_copies_of_rows_between_lines_and_of_no_others(m: 
         assert shares_copies(Extents(1, rows, n, k, 2, is_between_lines=True), large[0]) == shares, (
             "a row of tiles alone"
         )
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "saves"), [(2048, 4096, True), (777, 4096, False), (200, 512, True), (200, 256, False)]
+)
+def test_pairs_of_blocks_with_the_largest_tiles_share_copies_where_none_has_a_tile_of_nothing(m, k, saves) -> None:
+    largest, smaller = WARP_SPECIALIZED_TILES[:2]
+    assert saves_power(Extents(1, m, 4096, k, 2), largest) == saves
+    assert not saves_power(Extents(1, m, 4096, k, 2), smaller)
 
 
 def test_a_batch_counts_as_more_tiles() -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.cuda.schedules.product_tiles import GEMV_TILES
-from hidet.cuda.schedules.tiling import resident_blocks, shares_copies, unaligned
+from hidet.cuda.schedules.tiling import resident_blocks, saves_power, shares_copies, unaligned
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import CLUSTER, can_share_copies, lower_pipeline
 from hidet.cuda.tile.stages import MOVED_REGISTERS
 from hidet.dims import Dim
 from hidet.gpu.schedules.matmul import extents_of
-from hidet.gpu.schedules.product import PatchOperand
+from hidet.gpu.schedules.product import MatrixOperand, PatchOperand
 from hidet.gpu.schedules.product_kernel import ProductKernel
 from hidet.gpu.schedules.product_launch import Multiplication, Premises, ProductLaunches, is_unaligned
 from hidet.gpu.tile.kernel import TileKernel
@@ -81,6 +81,14 @@ class MatrixUnitLaunches:
         function = lower_kernel(tiled, machine(launches.target.has), shifts_rows=True)
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
+    def _shares_copies(self, tiles: MatmulTiles) -> bool:
+        """Whether pairs of blocks of the warp-specialized kernel share copies."""
+        product, extents = self.launches.product, extents_of(self.launches.product)
+        # The thread that copies pixels has no registers for more.
+        are_matrices = all(isinstance(operand, MatrixOperand) for operand in (product.a, product.b))
+        has_rows = isinstance(product.m, int) and are_matrices
+        return shares_copies(extents, tiles) or (has_rows and saves_power(extents, tiles))
+
     def _tile_kernel(
         self, name: str, what: Multiplication, tiles: MatmulTiles, scales: StepScales | None
     ) -> TileKernel:
@@ -111,7 +119,7 @@ class MatrixUnitLaunches:
         """A persistent, warp-specialized kernel that computes tiles of `outer` matrices, and its launch: as many blocks
         as the device holds at most."""
         product, builder = self.launches.product, self.launches.builder
-        cluster = CLUSTER if shares_copies(extents_of(product), tiles) and can_share_copies(tiled) else 1
+        cluster = CLUSTER if self._shares_copies(tiles) and can_share_copies(tiled) else 1
         pipeline = lower_pipeline(tiled, self.launches.target, shares_copies=cluster > 1, weights=kernel.weights)
         function = pipeline.function
         # Warps that move registers between each other have all of a multiprocessor.

@@ -25,6 +25,8 @@ _CORNER_BITS, _MOST_STEP = {1: 16, 2: 8, 3: 5}, 8
 """Of a corner of a map of columns of pixels, by the axes of space, and of what lies between its pixels."""
 _MOST_PROMOTED = 80
 """Elements of the result that a thread sums twice, of a step and of all."""
+_FEW_WARPS = 8
+"""Of blocks whose threads have more than 112 registers."""
 _BLOCK_STEP, _BLOCK_COLUMNS = 128, 128
 """Of blocks with scales: multiples of steps and columns of most tiles."""
 _MOST_SCALED = 64
@@ -98,6 +100,9 @@ def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
     if product.is_promoted:
         # Sums of a step take as many registers as those of all.
         found = tuple(tiles for tiles in found if tiles.per_thread <= _MOST_PROMOTED)
+    if product.is_promoted or product.factors in FACTORS_OF_8_BITS:
+        # Scales take registers, of which threads of many warps have few.
+        found = tuple(tiles for tiles in found if max(tiles.warps) <= _FEW_WARPS)
     if product.factors is dtypes.i8:
         # Columns that `wgmma` multiplies integers with (PTX ISA, "wgmma.mma_async").
         found = tuple(tiles for tiles in found if tiles.upright.n % 16 == 0 or tiles.upright.n <= 32)

@@ -103,6 +103,7 @@ TRANSPOSED_TILES = (
     _transposed(208, 128, 4),
     _transposed(224, 128, 4),
     _transposed(240, 128, 4),
+    _transposed(112, 256, 4),
 )
 """For warp-specialized kernels whose matrix units multiply transposed: rows of the result come in any multiple of 8."""
 GROUP_TILES = (
@@ -164,6 +165,8 @@ _SPECIALIZED_STEP, _SPECIALIZED_DELAY = 240, 1770
 which as many steps as there are stages share."""
 _SHARED_STEPS, _MANY_ROWS = 8, 7
 """Steps of a tile, and an odd number of rows of tiles, from which on blocks share copies."""
+_LARGE_TILE = 128 * 256
+"""Results of the largest tiles."""
 _GROUPS_STEP = 400
 """A step of blocks of two warp groups, which wait for the same stages."""
 _SPECIALIZED_READ = 2100
@@ -326,6 +329,14 @@ def shares_copies(extents: Extents | CallExtents, tiles: MatmulTiles) -> bool:
     rows = steps_over(extents.m, tiles.m)
     is_paired = rows % 2 == 0 or rows >= _MANY_ROWS
     return is_paired and steps_over(extents.k, tiles.k) >= _SHARED_STEPS
+
+
+def saves_power(extents: Extents, tiles: MatmulTiles) -> bool:
+    """Whether pairs of blocks of a warp-specialized kernel share copies though the second-level cache keeps up: a
+    device that multiplies at the power it may draw is about 1 % faster for what it need not move. Those are large
+    tiles, of which none lies below the matrix."""
+    is_paired = steps_over(extents.m, tiles.m) % 2 == 0
+    return tiles.m * tiles.n >= _LARGE_TILE and is_paired and steps_over(extents.k, tiles.k) >= _SHARED_STEPS
 
 
 def streaming_cycles(extents: Extents, speed: Speed) -> float:

@@ -23,10 +23,9 @@ from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.maps import SWIZZLED_BYTES, MatrixMap, SourceMap, box_map, shared_map, source_map
 from hidet.cuda.tile.stages import (
     FEATURES,
-    FEW_REGISTERS,
     GROUP,
-    MANY_REGISTERS,
     MOVED_REGISTERS,
+    SHARED_REGISTERS,
     Stages,
     barrier,
     positions,
@@ -67,6 +66,8 @@ _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
 # Elements of tiles that leave enough of the 168 registers that all threads start with. Lanes that finish parts of
 # transposed tiles have more neighbours on their way.
 _MOST_HELD, _MOST_HELD_TRANSPOSED = 80, 64
+_FEW_GROUPS = 2
+"""Warp groups whose threads start with so many registers; those of more groups with fewer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,8 +143,9 @@ def lower_pipeline(
     if consumer.is_alone():
         # Warps of a fourth of the multiprocessor share its registers: what the copying ones do not need, others get.
         copiers = GROUP
-        copies = build.seq([registers("decrease", FEW_REGISTERS), copies])
-        work = build.seq([registers("increase", MANY_REGISTERS), work])
+        many, few = SHARED_REGISTERS[multipliers // GROUP]
+        copies = build.seq([registers("decrease", few), copies])
+        work = build.seq([registers("increase", many), work])
     early: list[s.Stmt] = []
     if any(are_weights):
         begun = begin_stages(ring, maps, consumer.shared, stages, are_weights)
@@ -332,8 +334,8 @@ class _Consumer(TileLowering):
         """Whether threads hold so many elements that a block has all registers of a multiprocessor."""
         held = sum(math.prod(fragment.extents) for fragment in self.fragments.values())
         is_transposed = any(tile.is_transposed for tile in self.fragments)
-        most = _MOST_HELD_TRANSPOSED if is_transposed else _MOST_HELD
-        return self.threads.count > GROUP and held > most
+        most, groups = _MOST_HELD_TRANSPOSED if is_transposed else _MOST_HELD, self.threads.count // GROUP
+        return groups in SHARED_REGISTERS and held > (most if groups <= _FEW_GROUPS else most // 2)
 
     def shared_arrays(self) -> list[Var]:
         """What the kernel declares in shared memory, but for barriers."""

@@ -3,6 +3,8 @@ memory."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
@@ -17,8 +19,9 @@ FEATURES = frozenset({"wgmma", "stmatrix"})
 GROUP = 128
 """Threads of a warp group."""
 
-# Two groups that compute with 232 each and one that copies with 40 fill a multiprocessor.
-MANY_REGISTERS, FEW_REGISTERS = 232, 40
+SHARED_REGISTERS: Mapping[int, tuple[int, int]] = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
+"""By how many warp groups compute: the registers of each of their threads, and of those of the group that copies, which
+together are all that the block starts with."""
 MOVED_REGISTERS = ("min_blocks", 1)
 """An attribute: the assembler has to know how many registers a thread starts with, or it ignores that they move between
 producers and consumers."""

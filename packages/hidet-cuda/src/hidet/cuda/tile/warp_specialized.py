@@ -16,10 +16,9 @@ from hidet.cuda.tile.machine import COPIES, machine
 from hidet.cuda.tile.maps import SourceMap, box_map
 from hidet.cuda.tile.stages import (
     FEATURES,
-    FEW_REGISTERS,
     GROUP,
-    MANY_REGISTERS,
     MOVED_REGISTERS,
+    SHARED_REGISTERS,
     Stages,
     barrier,
     positions,
@@ -39,8 +38,8 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 
-_REGISTERS = {2: (MANY_REGISTERS, FEW_REGISTERS), 3: (160, 32)}
-"""Of a thread that computes and of one that copies, by the number of groups that compute: all a multiprocessor has."""
+_GROUPS = (2, 3)
+"""How many warp groups compute; four would have few registers."""
 _COMPUTE_BARRIER = 1
 """The named barrier of the threads that compute."""
 
@@ -60,7 +59,7 @@ def fits_warp_specialization(kernel: TileKernel) -> bool:
     which are copies in the background and products of warp groups."""
     rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
     groups, others = divmod(kernel.threads, GROUP)
-    if len(rings) != 1 or kernel.grid or kernel.warps[1] != 1 or groups not in _REGISTERS or others:
+    if len(rings) != 1 or kernel.grid or kernel.warps[1] != 1 or groups not in _GROUPS or others:
         return False
     (ring,) = rings
     products = [stmt for stmt in all_stmts(ring.body) if isinstance(stmt, t.Mma)]
@@ -84,7 +83,7 @@ def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None
     computing = _Computing(kernel, threads, stages)
     warp = build.size_var("warp")
     multipliers = kernel.threads // WARP
-    many, few = _REGISTERS[kernel.threads // GROUP]
+    many, few = SHARED_REGISTERS[kernel.threads // GROUP]
     maps = () if counts is None else _maps(ring, kernel, counts)
     copied = _box_copies(ring, maps, computing, stages) if maps else _copies(ring, computing, stages)
     copies = build.seq([registers("decrease", few), *copied])

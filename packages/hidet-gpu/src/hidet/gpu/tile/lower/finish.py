@@ -23,8 +23,9 @@ from hidet.ir.expr import Expr, Load, Var
 from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import substitute
 
-# Bytes of registers for what is asked for ahead.
-_AHEAD_BYTES = 128
+# Bytes of registers for what is asked for ahead, by threads of a block up to which there are so many; more threads have
+# fewer registers each.
+_AHEAD_BYTES = {384: 128, 1024: 48}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +127,8 @@ class _Rows:
         kept = sum(self.turns * self.chunk * tile.dtype.nbytes for tile in whole)
         panels, any_number = parts.counts[1], node.source.is_transposed
         # Upright tiles of five parts, of 160 columns, have no registers for more than one.
-        fitting = (n for n in range(panels, 1, -1) if n * kept <= _AHEAD_BYTES and (any_number or panels % n == 0))
+        most = next(nbytes for threads, nbytes in _AHEAD_BYTES.items() if parts.threads.count <= threads)
+        fitting = (n for n in range(panels, 1, -1) if n * kept <= most and (any_number or panels % n == 0))
         self.slots = next(fitting, 1)
         self.early = self.slots - 1
         shape = tuple(map(build.index, (self.slots, self.turns, self.chunk)))
