@@ -267,7 +267,6 @@ def transposed(m, n, stages=4, k=64):
         (130, 264, 64, transposed(40, 128)),
         (150, 328, 64, transposed(64, 128)),
         (120, 264, 72, transposed(112, 256)),
-        (24, 328, 64, transposed(16, 320)),
     ],
 )
 def test_columns_of_the_result_are_the_rows_of_warp_groups(m, n, k, tiles, out):
