@@ -22,7 +22,7 @@ from rich.console import Console
 from torch import nn
 
 from benchmarks.environment import describe_environment
-from benchmarks.first_call import FirstCall, measure_first_call
+from benchmarks.first_call import FirstCall, measure_first_calls
 from benchmarks.fma_peak import peak_flops
 from benchmarks.models import MODELS, BenchmarkModel, model_flops
 from benchmarks.options import names_from, report_console, thread_counts
@@ -40,7 +40,7 @@ from tests.models.entry import Inputs
     "--threads", callback=thread_counts, default="1,2", show_default=True, help="Numbers of threads, comma-separated."
 )
 @click.option("--seconds", default=1.0, show_default=True, help="Seconds a system's turn takes; there are three turns.")
-@click.option("--first-call/--no-first-call", default=True, show_default=True, help="Fresh processes, empty caches.")
+@click.option("--first-call/--no-first-call", default=True, show_default=True, help="In fresh processes.")
 @click.option("--quick", is_flag=True, help="Turns of 0.2 s and no first calls.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
 def main(
@@ -128,14 +128,14 @@ def _prepare_and_compare(
 
 
 def _measure_first_calls(name: str, systems: Sequence[str], threads: int, tell: Callable[[str], None]) -> FirstCallRow:
-    calls: dict[str, FirstCall] = {}
+    calls: dict[str, list[FirstCall]] = {}
     reasons: dict[str, str] = {}
     for system in systems:
         if system == REFERENCE_SYSTEM:
             continue
-        tell(f"{name}: first call with {system} in a fresh process")
+        tell(f"{name}: first calls with {system} in fresh processes")
         try:
-            calls[system] = measure_first_call(system, name, threads)
+            calls[system] = measure_first_calls(system, name, threads)
         except RuntimeError as error:
             reasons[system] = str(error)
     return FirstCallRow(model=name, threads=threads, calls=calls, reasons=reasons)

@@ -1,4 +1,4 @@
-"""How long the first call of a model takes on a GPU: in a fresh process with empty caches, and in the next one.
+"""How long the first call of a model takes on a GPU, in fresh processes that find what `first_call.CACHES` says.
 
 A first call lasts from handing over the model, which is on the device already, to having the result. "ours" is what
 hidet's compile reports count: graph, build, compile and load; the rest is torch's dynamo and AOT. Beside hidet's stand
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.first_call import run_measured
+from benchmarks.first_call import keep_precompiled, measure_in_caches
 
-CACHES = ("empty", "warm")
-"""What a process finds: no cache, and what the process before it left."""
 BACKENDS = ("hidet", "inductor", "eager")
 """torch.compile's, in the order in which they are measured."""
 
@@ -31,9 +28,9 @@ BACKENDS = ("hidet", "inductor", "eager")
 class GpuFirstCall:
     """A first call of `row` by a backend.
 
-    cache: what the process found. total: seconds of all. ours: those of hidet's own part, by phase. programs: distinct
-    ones of the graph. modules: what was compiled or loaded, host code and the prepare graph included; cached_modules:
-    those of them that came out of the cache. All but `total` are of hidet alone.
+    cache: one of `first_call.CACHES`. total: seconds of all. ours: those of hidet's own part, by phase. programs:
+    distinct ones of the graph. modules: what was compiled or loaded, host code and the prepare graph included;
+    cached_modules: those of them that came out of the cache. All but `total` are of hidet alone.
     """
 
     row: str
@@ -47,13 +44,12 @@ class GpuFirstCall:
 
 
 def measure_first_calls(row: str, limit: float, backend: str = BACKENDS[0]) -> list[GpuFirstCall]:
-    """The first call of a row in two processes, the second with the caches of the first.
+    """The first call of a row in a process for each of `first_call.CACHES`.
 
     limit: seconds after which a process is given up. Raises RuntimeError with a process's last words when it fails.
     """
-    with tempfile.TemporaryDirectory(prefix="hidet-first-call-") as caches:
-        results = [run_measured("benchmarks.gpu_first_call", [row, backend], caches, limit) for _ in CACHES]
-    return [GpuFirstCall(row, backend, cache, **result) for cache, result in zip(CACHES, results, strict=True)]
+    results = measure_in_caches("benchmarks.gpu_first_call", [row, backend], limit)
+    return [GpuFirstCall(row, backend, cache, **result) for cache, result in results.items()]
 
 
 def print_first_calls(console: Console, calls: Sequence[GpuFirstCall]) -> None:
@@ -83,6 +79,7 @@ def _measure_here(name: str, backend: str) -> dict[str, Any]:
         torch.compile(model, backend=backend, dynamic=False)(**inputs)
         torch.cuda.synchronize()
         total = time.perf_counter() - start
+    keep_precompiled()
     return {
         "total": total,
         "ours": dict(sum_phases(reports)),

@@ -82,11 +82,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class FirstCallRow:
-    """First calls of one model by system, and why some are missing."""
+    """First calls of one model by system, one for each of `first_call.CACHES` that it has, and why some are missing."""
 
     model: str
     threads: int
-    calls: Mapping[str, FirstCall]
+    calls: Mapping[str, Sequence[FirstCall]]
     reasons: Mapping[str, str]
 
 

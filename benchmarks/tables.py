@@ -9,7 +9,7 @@ from rich.table import Table
 
 from hidet.cli.timing import Latency
 
-from .first_call import FirstCall
+from .first_call import CACHES, FirstCall
 from .results import (
     FROZEN_SYSTEM,
     OUR_SYSTEM,
@@ -71,17 +71,19 @@ def print_live_to_frozen(console: Console, rows: Sequence[Mapping[str, Latency]]
 
 def print_first_calls(console: Console, rows: Sequence[FirstCallRow], systems: Sequence[str]) -> None:
     """Print the seconds of first calls, ours split into the phases that hidet counts as its own."""
-    console.print(
-        f"first call in a fresh process with empty caches, {_threads(rows[0].threads)}: seconds", style="bold"
-    )
+    console.print(f"first call in a fresh process, {_threads(rows[0].threads)}: seconds", style="bold")
     table = Table()
     table.add_column("model")
+    table.add_column("caches")
     for system in systems:
         table.add_column(system, justify="right")
     table.add_column(f"of {OUR_SYSTEM}: own part")
     for row in rows:
-        cells = [f"{row.calls[system].total:.1f}" if system in row.calls else "-" for system in systems]
-        table.add_row(row.model, *cells, _own_part(row.calls.get(OUR_SYSTEM)))
+        calls = {(system, call.cache): call for system in systems for call in row.calls.get(system, ())}
+        for cache in CACHES:
+            found = [calls.get((system, cache)) for system in systems]
+            cells = ["-" if call is None else f"{call.total:.2f}" for call in found]
+            table.add_row(row.model, cache, *cells, _own_part(calls.get((OUR_SYSTEM, cache))))
     console.print(table)
     _print_reasons(console, {row.model: row.reasons for row in rows})
     console.print()
@@ -100,8 +102,8 @@ def _latency_cell(row: Row, system: str) -> str:
 def _own_part(call: FirstCall | None) -> str:
     if call is None or call.ours is None:
         return "-"
-    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in call.ours.items())
-    return f"{sum(call.ours.values()):.1f} ({phases})"
+    phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in call.ours.items())
+    return f"{sum(call.ours.values()):.2f} ({phases})"
 
 
 def _largest_differences(rows: Sequence[Row], systems: Sequence[str]) -> str:

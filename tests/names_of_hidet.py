@@ -316,7 +316,7 @@ GROUPS = (
             ),
             **{
                 name: (
-                    "from hidet.torch.backend import torch_options; "
+                    "from hidet.torch.settings import torch_options; "
                     f"hidet.torch.dynamo_config.{name}({given}); assert torch_options(None, None).{option} {value}"
                 )
                 for name, given, option, value in (

@@ -21,7 +21,7 @@ from torch import nn
 # The benchmarks are scripts at the root of the repository, not part of a wheel.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import gpu_first_call, gpu_models, llama_layers
+from benchmarks import first_call, gpu_first_call, gpu_models, llama_layers
 from benchmarks.gpu_dynamic import SWEEPS, DynamicRow, print_rows
 from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
@@ -230,9 +230,11 @@ def test_every_measured_operator_takes_its_input(name: str) -> None:
 
 def test_a_first_call_is_measured_again_with_the_caches_of_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, list[str], str, float]] = []
+    caches: list[str] = []
 
-    def run(module: str, arguments: list[str], caches: str, limit: float) -> dict[str, object]:
-        asked.append((module, arguments, caches, limit))
+    def run(module: str, arguments: list[str], folder: str, limit: float, cache: str) -> dict[str, object]:
+        asked.append((module, arguments, folder, limit))
+        caches.append(cache)
         return {
             "total": 5.0,
             "ours": {"build": 0.5, "compile": 1.0},
@@ -241,10 +243,11 @@ def test_a_first_call_is_measured_again_with_the_caches_of_the_first_one(monkeyp
             "cached_modules": 9 * (len(asked) - 1),
         }
 
-    monkeypatch.setattr(gpu_first_call, "run_measured", run)
+    monkeypatch.setattr(first_call, "run_measured", run)
     calls = gpu_first_call.measure_first_calls("m:1:f16", 60.0)
-    assert asked[0] == asked[1] and asked[0][:2] == ("benchmarks.gpu_first_call", ["m:1:f16", "hidet"])
-    assert [(call.cache, call.cached_modules) for call in calls] == [("empty", 0), ("warm", 9)]
+    assert len(set(map(repr, asked))) == 1 and asked[0][:2] == ("benchmarks.gpu_first_call", ["m:1:f16", "hidet"])
+    assert caches == ["empty", "warm", "precompiled", "precompiled"], "the first writes what the second finds"
+    assert [(call.cache, call.cached_modules) for call in calls] == [("empty", 0), ("warm", 9), ("precompiled", 27)]
     console = Console(record=True, width=160)
     gpu_first_call.print_first_calls(console, calls)
     (line,) = (line for line in console.export_text().splitlines() if "empty" in line)

@@ -18,10 +18,10 @@ import hidet.torch
 from hidet.context import make_context
 from hidet.errors import FallbackWarning, OptionError, UnsupportedOp
 from hidet.torch import compat
-from hidet.torch.backend import torch_options
 from hidet.torch.composed import _FUNCTIONS as composed_functions
 from hidet.torch.decompositions import _FURTHER
 from hidet.torch.foreach import _FUNCTIONS as foreach_functions
+from hidet.torch.settings import torch_options
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
 

@@ -11,9 +11,9 @@ import torch
 import hidet
 from hidet.errors import OptionError
 from hidet.torch import dynamo_config
-from hidet.torch.backend import torch_options
 from hidet.torch.config import settings_by_name
 from hidet.torch.correctness import correctness_report
+from hidet.torch.settings import torch_options
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from hidet.cache import CacheKey
 from hidet.context import CompileContext
 from hidet.torch import compat, compat_memory, compat_state
 from hidet.torch.compiled_models import ModelRecord, current_record, in_same_record
@@ -22,7 +21,7 @@ from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.imported import ImportedGraph
 from hidet.torch.importer import import_fx
 from hidet.torch.kept_inputs import keep_overwritten
-from hidet.torch.kept_traces import keep_trace
+from hidet.torch.kept_traces import KeptTrace, TraceKey, keep_trace
 from hidet.torch.outputs import plan_outputs
 from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.runner import Runner
@@ -37,9 +36,10 @@ def compile_traced(
     example_inputs: Sequence[Any],
     ctx: CompileContext,
     check: Callable[[ImportedGraph], None] | None,
-    key: CacheKey | None,
-) -> Callable[..., Any]:
-    """Trace a dynamo graph and compile what comes of it; see `backend.compile_with_aot`.
+    key: TraceKey | None,
+) -> tuple[Callable[..., Any], KeptTrace | None]:
+    """Trace a dynamo graph and compile what comes of it; see `backend.compile_with_aot`. The second result is the
+    trace, None where it was not kept.
 
     key: what the trace is kept under, where AOTAutograd would do nothing at run time; None keeps none.
     """
@@ -52,9 +52,8 @@ def compile_traced(
         return runner
 
     compiled = _trace(gm, example_inputs, ctx, compile_inference)
-    if key is None or not direct or not keep_trace(key, direct[-1].imported, ctx):
-        return compiled
-    return called_directly(direct[-1])
+    kept = keep_trace(key, direct[-1].imported, ctx) if key is not None and direct else None
+    return (compiled if kept is None else called_directly(direct[-1])), kept
 
 
 def _trace(

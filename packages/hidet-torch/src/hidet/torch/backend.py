@@ -11,18 +11,18 @@ from typing import Any
 
 import hidet
 import torch
-from hidet.context import CompileContext, Options, make_context, options_from
+from hidet.context import CompileContext, Options, make_context
 from hidet.errors import OptionError
 from hidet.torch import compat, compat_memory
 from hidet.torch.compiled_models import current_record, in_same_record, recording
-from hidet.torch.config import compares_results, configured, prints_graphs, settings_by_name
+from hidet.torch.config import compares_results, prints_graphs, settings_by_name
 from hidet.torch.correctness import reporting
 from hidet.torch.devices import devices_of, split_by_device, targets_of_devices
 from hidet.torch.eager_nodes import EagerNode, NeedsTorch, fallback_warning, refusal
 from hidet.torch.imported import ImportedGraph
 from hidet.torch.kept_traces import TraceKey, read_trace, trace_key
-from hidet.torch.running import called_directly, copies_tensors, refuse, run_in_torch, run_kept
-from hidet.torch.settings import settings_of_torch
+from hidet.torch.running import called_directly, keeps_traces, refuse, run_in_torch, run_kept
+from hidet.torch.settings import as_mapping, chosen_target, torch_options
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
 from torch import fx
 
@@ -52,7 +52,7 @@ def compile_fx(
     reason = compat.recompile_reason()
     if reason is not None:
         _RECOMPILES.info("compiled again because %s", reason)
-    with settings_by_name(_mapping(options)) as kept:
+    with settings_by_name(as_mapping(options)) as kept:
         if prints_graphs():
             print(gm.graph)
         target, given = chosen_target(kept), torch_options(mode, kept)
@@ -159,38 +159,11 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
 
     def compile_joint() -> Callable[..., Any]:
         # Tracing anew gives the joint graph guards of its own, which sizes that change need.
-        joint: Callable[..., Any] = torch.compile(compat.with_code(gm), backend=recorded)
+        with compat.without_precompile():
+            joint: Callable[..., Any] = torch.compile(compat.with_code(gm), backend=recorded)
         return joint
 
     return WaitingGraph(gm, inference, compile_joint)
-
-
-def chosen_target(options: object) -> str | None:
-    """The target that `options={"target": ...}` names; None leaves it to the device of the tensors."""
-    target: object = options.get("target") if isinstance(options, Mapping) else None
-    if target is not None and not isinstance(target, str):
-        raise OptionError(f"option target takes the name of a target, got {target!r}", hint='"cpu", or "cuda"')
-    return target
-
-
-def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
-    """Options as torch.compile passes them, without the target; those that follow `dynamo_config`, or torch, have its
-    settings."""
-    given = {**configured(), **_mapping(options)}
-    given.pop("target", None)
-    if mode is not None:
-        given["mode"] = mode
-    return options_from(given).following(settings_of_torch())
-
-
-def _mapping(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Options as a mapping. OptionError for what is none."""
-    if options is not None and not isinstance(options, Mapping):
-        raise OptionError(
-            f"options is a {type(options).__name__}: expected a mapping of names to values",
-            hint='options={"threads": 4}',
-        )
-    return options or {}
 
 
 def compile_with_aot(
@@ -209,9 +182,16 @@ def compile_with_aot(
     if kept is None:
         from hidet.torch.aot import compile_traced
 
-        return compile_traced(gm, example_inputs, ctx, check, None if key is None else key.key)
-    with compat.real_tensors():
-        return called_directly(run_kept(kept, ctx, current_record()))
+        run, kept = compile_traced(gm, example_inputs, ctx, check, key)
+    else:
+        with compat.real_tensors():
+            run = called_directly(run_kept(kept, ctx, current_record()))
+    # What is checked is called by a `WaitingGraph`, which records gradients: dynamo does not call it.
+    if kept is not None and check is None and compat.precompile_name(gm) is not None:
+        from hidet.torch.compat_precompile import keep_for_precompile
+
+        keep_for_precompile(gm, kept, run, ctx)
+    return run
 
 
 def _key_of_trace(
@@ -221,10 +201,7 @@ def _key_of_trace(
     check: Callable[[ImportedGraph], None] | None,
 ) -> TraceKey | None:
     """What the graph's trace is kept under, None where it is traced each time."""
-    options = ctx.options
-    if options.freeze or options.with_budget().tune is not None or copies_tensors(ctx):
-        return None
-    return trace_key(gm, example_inputs, ctx, check is not None)
+    return trace_key(gm, example_inputs, ctx, check is not None) if keeps_traces(ctx) else None
 
 
 def foreign_classes(example_inputs: Sequence[Any]) -> list[EagerNode]:

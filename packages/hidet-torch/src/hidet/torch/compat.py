@@ -1,4 +1,4 @@
-"""The only file that touches private names of torch, with `compat_state`. All else in this wheel uses documented ones.
+"""Private names of torch: this file and those called `compat_…` touch them, all else in this wheel documented ones.
 
 Checked against torch 2.11 and 2.13; a name that moves is to be followed here.
 """
@@ -93,6 +93,8 @@ def calling_wrapper() -> object | None:
         found = frame.f_locals.get("self") if frame.f_code.co_name == "__call__" else None
         if isinstance(found, torch._TorchCompileWrapper):
             return found
+        if _is_context(found):
+            return _wrapper_behind(found.callback)  # type: ignore[union-attr]
         if frame.f_back is None:
             return None
         frame = frame.f_back
@@ -108,11 +110,44 @@ def wrapper_of(model: object) -> object | None:
     eval_frame = sys.modules.get("torch._dynamo.eval_frame")
     if eval_frame is None or not isinstance(model, eval_frame.OptimizedModule):
         return None
-    found = getattr(model.dynamo_ctx, "callback", None)
+    return _wrapper_behind(getattr(model.dynamo_ctx, "callback", None))
+
+
+def _is_context(value: object) -> bool:
+    """Whether a value is what torch.compile makes a function's compiled one with, which also reads what was kept."""
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    return eval_frame is not None and isinstance(value, eval_frame.OptimizeContext)
+
+
+def _wrapper_behind(found: object) -> object | None:
     while found is not None and not isinstance(found, torch._TorchCompileWrapper):
         # Before torch 2.13 another name.
         found = getattr(found, "_torchdynamo_orig_backend", None) or getattr(found, "_torchdynamo_orig_callable", None)
     return found
+
+
+def asked_of_torch() -> tuple[str | None, str | None, Any]:
+    """What the `torch.compile` that is running was given: the module of its backend's function, the mode, and options;
+    None for what it was not."""
+    wrapper: Any = calling_wrapper()
+    if wrapper is None:
+        return None, None, None
+    return wrapper.compiler_fn.__module__, wrapper.kwargs.get("mode"), wrapper.kwargs.get("options")
+
+
+def precompile_name(gm: fx.GraphModule) -> str | None:
+    """What torch's caching precompile calls a graph of dynamo's; None where it keeps none, and for a part of one."""
+    name: str | None = getattr(gm, "_backend_id", None)
+    return name
+
+
+def without_precompile() -> AbstractContextManager[object]:
+    """A context in which `torch.compile` reads and keeps nothing for other processes: it finds that by the name of a
+    function, and all graphs share one."""
+    import torch._dynamo
+
+    context: AbstractContextManager[object] = torch._dynamo.config.patch(caching_precompile=False)
+    return context
 
 
 def mark_boxed(function: object) -> None:

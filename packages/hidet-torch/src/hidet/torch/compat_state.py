@@ -30,14 +30,17 @@ def trace_state(device: torch.device) -> str | None:
         return None
 
 
-def _settings(device: torch.device) -> tuple[object, ...]:
-    from torch._functorch import config
-    from torch.backends import opt_einsum
+def lasting_state(device: torch.device) -> str | None:
+    """As `trace_state`, without what dynamo guards: what would be the same for all calls of a compiled function."""
+    try:
+        return repr(_lasting_settings()) if _implementations_are_torchs() and _decompositions_are_torchs() else None
+    except (AttributeError, ImportError):
+        return None
 
+
+def _settings(device: torch.device) -> tuple[object, ...]:
     kinds = filter(torch.amp.is_autocast_available, dict.fromkeys(("cpu", device.type)))
     return (
-        torch.__version__,
-        torch.version.git_version,
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds],
@@ -45,6 +48,18 @@ def _settings(device: torch.device) -> tuple[object, ...]:
         torch.get_default_dtype(),
         torch.get_default_device(),
         torch.get_deterministic_debug_mode(),
+        *_lasting_settings(),
+    )
+
+
+def _lasting_settings() -> tuple[object, ...]:
+    """What dynamo has no guards for."""
+    from torch._functorch import config
+    from torch.backends import opt_einsum
+
+    return (
+        torch.__version__,
+        torch.version.git_version,
         torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]  # set by its module
         [read() for read in _SDP_SETTINGS],
         torch.backends.mkldnn.enabled,

@@ -42,10 +42,11 @@ class TraceKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptTrace:
-    """What was imported before. key: what its graph is kept under when it is compiled."""
+    """What was imported before. key: what its graph is kept under when it is compiled. data: the entry."""
 
     imported: ImportedGraph
     key: CacheKey
+    data: Mapping[str, Any]
 
 
 class _Untold(Exception):
@@ -83,23 +84,25 @@ def trace_key(
 def read_trace(key: TraceKey, ctx: CompileContext) -> KeptTrace | None:
     """What was imported before; None where nothing is kept."""
     payload = ctx.cache.get(key.key)
-    if payload is None:
-        return None
-    data = json.loads(payload)
-    return KeptTrace(_decode(data, ctx), key_of_text(data["digest"], key.compilation))
+    return None if payload is None else decode_trace(json.loads(payload), key.compilation, ctx)
 
 
-def keep_trace(key: CacheKey, imported: ImportedGraph, ctx: CompileContext) -> bool:
-    """Keep what was imported. False, and nothing is kept, where its text is not all that there is to it."""
+def decode_trace(data: Mapping[str, Any], compilation: Mapping[str, str], ctx: CompileContext) -> KeptTrace:
+    """The trace of an entry, whose graph is compiled as `compilation` says."""
+    return KeptTrace(_decode(data, ctx), key_of_text(data["digest"], compilation), data)
+
+
+def keep_trace(key: TraceKey, imported: ImportedGraph, ctx: CompileContext) -> KeptTrace | None:
+    """Keep what was imported. None, and nothing is kept, where its text is not all that there is to it."""
     try:
         data = _encode(imported, ctx)
         again = _decode(data, ctx)
         if graph_digest(again.graph) != graph_digest(imported.graph) or _encode(again, ctx) != data:
-            return False
+            return None
     except (HidetError, _Untold):
-        return False
-    ctx.cache.put(key, json.dumps(data).encode())
-    return True
+        return None
+    ctx.cache.put(key.key, json.dumps(data).encode())
+    return decode_trace(data, key.compilation, ctx)
 
 
 def _encode(imported: ImportedGraph, ctx: CompileContext) -> dict[str, Any]:

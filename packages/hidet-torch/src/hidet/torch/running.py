@@ -66,6 +66,12 @@ def run_in_torch(gm: fx.GraphModule, nodes: Sequence[EagerNode], options: Option
     return gm.forward
 
 
+def keeps_traces(ctx: CompileContext) -> bool:
+    """Whether options and target allow to take a graph that was traced before."""
+    options = ctx.options
+    return not options.freeze and options.with_budget().tune is None and not copies_tensors(ctx)
+
+
 def copies_tensors(ctx: CompileContext) -> bool:
     """Whether calls copy tensors to a device that torch has none on."""
     return ctx.target.memory is not None and device_for(ctx.target.device).type == "cpu"
