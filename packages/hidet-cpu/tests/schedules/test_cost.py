@@ -257,6 +257,19 @@ def test_steps_that_work_items_pack_are_shared_out_to_chunks_of_whole_squares(st
     assert steps % chunk == 0 or steps % chunk >= shape.lanes
 
 
+@pytest.mark.parametrize(("machine", "chunk"), [("znver4", 256), ("znver5", 256), ("sapphirerapids", 128)])
+def test_packed_columns_stay_in_the_first_level_cache_where_the_second_is_slow(machine: str, chunk: int) -> None:
+    """Beside what a tile multiplies: two multiply-adds a cycle wait for half a vector a cycle."""
+    ctx = make_context(f"cpu:{machine}")
+    graph = """
+    graph g(%x: f32[196, 768], %y: f32[48, 768, 16]):
+      %0: f32[196, 768] = cpu.linear_packed(%x, %y, columns=768)
+      return %0
+    """
+    claim = claim_of(graph, ctx)
+    assert claim.rule.default(claim.match, ctx).item.most_steps == chunk
+
+
 @pytest.mark.parametrize("order", ["steps", "taps", "columns"])
 @pytest.mark.parametrize("rows", [7, 60, 264])
 def test_tiles_fetch_every_line_of_the_next_chunk_a_share_each(rows, order) -> None:

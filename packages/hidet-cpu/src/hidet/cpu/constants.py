@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hidet.cpu.arch import CpuArch, available_cpus
+from hidet.dtypes import DType
 from hidet.target.constants import DeviceConstants, MemoryLevel
 
 
@@ -79,6 +80,11 @@ def _published(cpu: CpuArch, cores: int) -> DeviceConstants:
         memory_latency=_MEMORY_LATENCY,
         levels=tuple(levels),
     )
+
+
+def fma_rate(constants: DeviceConstants, dtype: DType) -> float:
+    """Multiply-adds a second of one core; of a type that is not stated, as of f32 by its width."""
+    return constants.fma.get(dtype.name) or constants.fma["float32"] * 32 / dtype.bits
 
 
 def processor_name() -> str:

@@ -12,9 +12,10 @@ Attention of few rows (`attention_decode`) is as fast as keys and values are rea
 from __future__ import annotations
 
 from hidet import dims
+from hidet.cpu.constants import fma_rate
 from hidet.cpu.schedules.attention_decode import is_decode, vectors_together
 from hidet.cpu.schedules.attention_tile import TileShape
-from hidet.cpu.schedules.cost_gemm import fma_rate, known
+from hidet.cpu.schedules.cost_gemm import known
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.target.constants import DeviceConstants
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hidet.cpu.constants import fma_rate
 from hidet.cpu.schedules.gemm_blocking import Blocking, Extents, Item, blocking_of
 from hidet.cpu.schedules.gemm_choice import GemmParams
 from hidet.cpu.schedules.gemm_tile import EDGE_ROWS, TileShape
@@ -83,11 +84,6 @@ def item_count(extents: Extents, shape: TileShape, item: Item) -> int:
     """Work items of the kernel that multiplies by register tiles."""
     row_blocks = _ceil(known(extents.rows), item.tiles * shape.rows)
     return known(extents.problems) * row_blocks * _ceil(_ceil(known(extents.columns), shape.columns), item.groups)
-
-
-def fma_rate(constants: DeviceConstants, dtype: DType) -> float:
-    """Multiply-adds a second of one core; of a type that is not stated, as of f32 by its width."""
-    return constants.fma.get(dtype.name) or constants.fma["float32"] * 32 / dtype.bits
 
 
 class _Model:

@@ -101,8 +101,11 @@ class Item:
     most_steps: int
 
 
-def choose_item(shape: TileShape, l1_bytes: int, extents: Extents) -> Item:
-    """Long enough items to hide their start, short ones enough to balance them over the threads."""
+def choose_item(shape: TileShape, l1_bytes: int, extents: Extents, *, streams_panels: bool = False) -> Item:
+    """Long enough items to hide their start, short ones enough to balance them over the threads.
+
+    streams_panels: whether tiles multiply packed columns as fast out of the second-level cache as out of the first.
+    """
     row_tiles, groups = extents.tiles(shape), extents.groups(shape)
     tile_ns, panel_ns = _times(shape, extents)
     total_ns = _known(extents.problems) * groups * max(row_tiles * tile_ns, panel_ns)
@@ -122,6 +125,8 @@ def choose_item(shape: TileShape, l1_bytes: int, extents: Extents) -> Item:
     steps = int(most_steps * _L1_SHARE)
     if extents.order is not None:
         steps = max(int(most_steps * _L1_SHARE_PACKED), min(steps, _FEWEST_PACKED_STEPS))
+    elif streams_panels:
+        steps = max(steps, _MOST_STEPS)
     return Item(tiles, item_groups, min(_MOST_STEPS, steps))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from hidet.cpu.constants import fma_rate
 from hidet.cpu.schedules.gemm import launch_gemm
 from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose_item
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
@@ -55,10 +56,19 @@ def default_params(
 ) -> GemmParams:
     """Good parameters for a tile of sums of type `dtype`. source: type of the columns as they lie."""
     shape = tile_shape(target, dtype, tile)
-    item = choose_item(shape, target.cpu.l1_bytes, extents)
+    item = choose_item(shape, target.cpu.l1_bytes, extents, streams_panels=_streams_panels(target, shape))
     if is_gemv:
         item = replace(item, groups=gemv_groups(shape, extents.run, source))
     return GemmParams(tile, item, is_packed_on_the_way, is_gemv)
+
+
+def _streams_panels(target: CpuTarget, shape: TileShape) -> bool:
+    """Whether vectors of columns come out of the second-level cache in half the time in which a tile multiplies them,
+    so that it waits for none: longer chunks of them begin and end less often."""
+    constants = target.published_constants()
+    multiplying = shape.rows * shape.lanes / fma_rate(constants, shape.dtype)
+    fetching = shape.lanes * shape.dtype.nbytes / constants.level("L2").core_bandwidth
+    return 2 * fetching <= multiplying
 
 
 def gemm_space(
