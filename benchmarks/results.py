@@ -20,6 +20,9 @@ OUR_SYSTEM = "hidet"
 FROZEN_SYSTEM = "hidet-frozen"
 """hidet with weights that never change again (`docs/weights.md`): a line to compare ourselves with, not a peer."""
 
+WHOLE_SYSTEM = "hidet.compile"
+"""hidet without torch.compile and what that checks before each call, weights copied: what ONNX Runtime does."""
+
 AUTOTUNED_SYSTEM = "inductor-max-autotune"
 
 TUNED_SYSTEM = "hidet-tuned"
@@ -28,7 +31,7 @@ TUNED_SYSTEM = "hidet-tuned"
 STORED_SYSTEM = "hidet-from-store"
 """hidet told to tune again with the store of `TUNED_SYSTEM`: nothing is left to measure."""
 
-OWN_SYSTEMS = frozenset({OUR_SYSTEM, FROZEN_SYSTEM, TUNED_SYSTEM, STORED_SYSTEM})
+OWN_SYSTEMS = frozenset({OUR_SYSTEM, FROZEN_SYSTEM, WHOLE_SYSTEM, TUNED_SYSTEM, STORED_SYSTEM})
 """Those that are no peers."""
 
 TUNE_BUDGET = "60s"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from inspect import signature
 from types import MappingProxyType
 
 import torch
 from torch import nn
 
-from benchmarks.results import FROZEN_SYSTEM, OUR_SYSTEM
+from benchmarks.results import FROZEN_SYSTEM, OUR_SYSTEM, WHOLE_SYSTEM
 from tests.models.entry import Inputs
 from tests.models.onnx_export import exported_model
 
@@ -52,6 +53,19 @@ def _hidet_frozen(key: str, model: nn.Module, inputs: Inputs, threads: int) -> R
     return _compiled(torch.compile(model, backend="hidet", dynamic=False, options={"freeze": True}), inputs)
 
 
+def _hidet_whole(key: str, model: nn.Module, inputs: Inputs, threads: int) -> Run:
+    try:
+        import hidet.torch
+    except ImportError as error:
+        raise Unavailable("hidet-torch is not installed") from error
+    names = list(signature(model.forward).parameters)[: len(inputs)]
+    if set(names) != set(inputs):
+        raise Unavailable(f"hidet.compile takes inputs by place, and forward begins with {', '.join(names)}")
+    given = tuple(inputs[name] for name in names)
+    compiled = hidet.compile(model, given, options={"threads": threads})
+    return lambda: compiled(*given)
+
+
 def _compiled(compiled: Callable[..., torch.Tensor], inputs: Inputs) -> Run:
     return lambda: compiled(**inputs)
 
@@ -79,6 +93,7 @@ SYSTEMS: Mapping[str, Callable[[str, nn.Module, Inputs, int], Run]] = MappingPro
         "onnxruntime": _onnxruntime,
         FROZEN_SYSTEM: _hidet_frozen,
         OUR_SYSTEM: _hidet,
+        WHOLE_SYSTEM: _hidet_whole,
     }
 )
 """Every system that can be measured."""
