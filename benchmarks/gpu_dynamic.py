@@ -2,6 +2,7 @@
 
 python benchmarks/gpu_dynamic.py                                     all sweeps, about five minutes
 python benchmarks/gpu_dynamic.py --sweeps bert --sizes 20            twenty seeded sizes of one of them
+python benchmarks/gpu_dynamic.py --sizes 20 --peer --ahead 8         Inductor's builds for each size as well
 python benchmarks/gpu_dynamic.py --layers 1.1                        kernels of both builds where the ratio is above 1.1
 
 A symbolic build sees its sizes one after the other and must not compile again. Results are held against eager mode.
@@ -20,6 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,7 +29,9 @@ import click
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 
+from benchmarks.ahead import run_ahead
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_layers import print_kernels, profile_kernels
 from benchmarks.gpu_rows import GPU_MODELS, build_on_gpu
@@ -42,6 +46,8 @@ from tests.models.entry import Inputs, seeded
 Size = tuple[int, ...]
 _SEED = 20
 _ROUNDS = 2
+_LIMIT = 300.0
+"""Seconds until the builds for a size have to be made ahead."""
 _FARTHEST = 0.02
 """Root mean square of what differs from eager mode, beside that of eager's results: halves of deep models differ so."""
 
@@ -146,7 +152,8 @@ SWEEPS: Mapping[str, Sweep] = MappingProxyType(
 @dataclass(frozen=True, slots=True)
 class DynamicRow:
     """A size: seconds of the symbolic build and of the one for this size, and how far the first is from eager mode.
-    graphs: how many the symbolic build had compiled so far."""
+    graphs: how many the symbolic build had compiled so far. peer: seconds of Inductor's build for this size, None where
+    it was not asked for."""
 
     sweep: str
     size: Size
@@ -154,6 +161,7 @@ class DynamicRow:
     known: float
     error: float
     graphs: int
+    peer: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -165,10 +173,23 @@ class DynamicRow:
 @click.option("--sweeps", callback=names_from(tuple(SWEEPS)), default=",".join(SWEEPS), show_default=True)
 @click.option("--sizes", default=0, help="Sizes of each sweep; 0 is those that are always measured.")
 @click.option("--seconds", default=0.15, show_default=True, help="Seconds of a turn; there are two turns.")
+@click.option("--peer", is_flag=True, help="Measure Inductor's build for each size as well.")
+@click.option("--ahead", default=0, help="Processes that make builds for sizes before they are measured; 0: none.")
+@click.option("--only", default=-1, help="Make the builds for the size of this number, and measure nothing; -1: no.")
 @click.option("--layers", default=0.0, help="Ratio above which the slowest kernels of both builds are printed.")
 @click.option("--most", default=6, show_default=True, help="Kernels that --layers prints.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
-def main(sweeps: tuple[str, ...], sizes: int, seconds: float, layers: float, most: int, json_path: Path | None) -> None:
+def main(
+    sweeps: tuple[str, ...],
+    sizes: int,
+    seconds: float,
+    peer: bool,
+    ahead: int,
+    only: int,
+    layers: float,
+    most: int,
+    json_path: Path | None,
+) -> None:
     """Measure builds with symbolic sizes beside builds for each size."""
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
@@ -176,18 +197,37 @@ def main(sweeps: tuple[str, ...], sizes: int, seconds: float, layers: float, mos
     torch._dynamo.config.recompile_limit = 1000
     console, environment = report_console(), describe_environment()
     console.print(f"{environment['device']['gpu']}, {environment['date']}")
+    chosen = {name: SWEEPS[name].sizes(sizes or len(SWEEPS[name].first)) for name in sweeps}
+    if only >= min(map(len, chosen.values())):
+        raise click.BadParameter(f"{only} is the number of no size", param_hint="--only")
+    if only >= 0:
+        for name, found in chosen.items():
+            _compile(SWEEPS[name], found[only], only == 0, peer)
+        return
+    if ahead:
+        fixed = [__file__, "--sizes", str(sizes), *(["--peer"] if peer else [])]
+        alone = [
+            [*fixed, "--sweeps", name, "--only", str(number)] for name in sweeps for number in range(len(chosen[name]))
+        ]
+        run_ahead(console, alone, ahead, _LIMIT)
     rows: list[DynamicRow] = []
-    for name in sweeps:
-        sweep = SWEEPS[name]
-        rows += _measure(console, name, sweep, sweep.sizes(sizes or len(sweep.first)), seconds, layers, most)
+    for name, found in chosen.items():
+        rows += _measure(console, name, SWEEPS[name], found, seconds, peer, layers, most)
         print_rows(console, rows)
         if json_path is not None:
-            found = {**environment, "dynamic": [asdict(row) for row in rows]}
-            json_path.write_text(json.dumps(found, indent=1), encoding="utf-8")
+            written = {**environment, "dynamic": [asdict(row) for row in rows]}
+            json_path.write_text(json.dumps(written, indent=1), encoding="utf-8")
 
 
 def _measure(
-    console: Console, name: str, sweep: Sweep, sizes: Sequence[Size], seconds: float, layers: float, most: int
+    console: Console,
+    name: str,
+    sweep: Sweep,
+    sizes: Sequence[Size],
+    seconds: float,
+    peer: bool,
+    layers: float,
+    most: int,
 ) -> list[DynamicRow]:
     model = build_on_gpu(GPU_MODELS[sweep.model], sweep.dtype)
     rows: list[DynamicRow] = []
@@ -203,21 +243,41 @@ def _measure(
                 console.print(f"{name} {size}: compiled in {time.perf_counter() - start:.1f} s")
             seen = len(reports)
             # A build of its own for the size: dynamo tells compiled functions of one module apart by their backends.
-            known = torch.compile(model, backend="hidet", mode="reduce-overhead", dynamic=False)
             plain = sweep.inputs(size)
-            known(**plain)
-            runs = {"symbolic": partial(symbolic, **inputs), "known": partial(known, **plain)}
-            found = measure_alternately(runs, seconds, _ROUNDS, time_turn=time_on_gpu)
-            medians = (found[key].median for key in ("symbolic", "known"))
-            rows.append(DynamicRow(name, size, *medians, error, len(symbolic_reports)))
+            builds: dict[str, Callable[[], object]] = {"symbolic": partial(symbolic, **inputs)}
+            builds |= _builds_for(model, plain, peer)
+            found = measure_alternately(builds, seconds, _ROUNDS, time_turn=time_on_gpu)
+            symbolic_time, known_time = (found[key].median for key in ("symbolic", "known"))
+            peer_time = found["inductor"].median if peer else None
+            rows.append(DynamicRow(name, size, symbolic_time, known_time, error, len(symbolic_reports), peer_time))
             if layers and rows[-1].ratio > layers:
-                for what, run in runs.items():
+                for what in ("symbolic", "known"):
                     used = symbolic_reports if what == "symbolic" else reports[seen:]
-                    print_kernels(console, f"{name} {size} {what}", profile_kernels(run, used), most)
-            del known, runs
+                    print_kernels(console, f"{name} {size} {what}", profile_kernels(builds[what], used), most)
+            del builds
     torch._dynamo.reset()
     torch.cuda.empty_cache()
     return rows
+
+
+def _builds_for(model: nn.Module, inputs: Inputs, peer: bool) -> dict[str, Callable[[], object]]:
+    """Builds for the sizes of `inputs`, which have run: "known", and "inductor" where a peer is asked for."""
+    backends = {"known": "hidet", **({"inductor": "inductor"} if peer else {})}
+    builds: dict[str, Callable[[], object]] = {}
+    for what, backend in backends.items():
+        compiled = torch.compile(model, backend=backend, mode="reduce-overhead", dynamic=False)
+        compiled(**inputs)
+        builds[what] = partial(compiled, **inputs)
+    return builds
+
+
+def _compile(sweep: Sweep, size: Size, is_symbolic: bool, peer: bool) -> None:
+    """Make the builds for a size, and the symbolic one where that is asked for: they are in the caches then."""
+    model = build_on_gpu(GPU_MODELS[sweep.model], sweep.dtype)
+    with torch.no_grad():
+        if is_symbolic:
+            torch.compile(model, backend="hidet", mode="reduce-overhead")(**sweep.symbolic_inputs(size))
+        _builds_for(model, sweep.inputs(size), peer)
 
 
 def _distance(found: torch.Tensor, right: torch.Tensor) -> float:
@@ -229,10 +289,12 @@ def _distance(found: torch.Tensor, right: torch.Tensor) -> float:
 def print_rows(console: Console, rows: Sequence[DynamicRow]) -> None:
     """A line a size, and the geometric mean of the ratios of each sweep."""
     table = Table()
-    for heading in ("sweep", "size", "symbolic ms", "known ms", "ratio", "graphs", "beside eager"):
+    headings = ("sweep", "size", "symbolic ms", "known ms", "ratio", "inductor ms", "ratio", "graphs", "beside eager")
+    for heading in headings:
         table.add_column(heading, justify="left" if heading == "sweep" else "right")
     for row in rows:
-        times = (f"{row.symbolic * 1e3:.3f}", f"{row.known * 1e3:.3f}", f"{row.ratio:.2f}")
+        peer = ("-", "-") if row.peer is None else (f"{row.peer * 1e3:.3f}", f"{row.symbolic / row.peer:.2f}")
+        times = (f"{row.symbolic * 1e3:.3f}", f"{row.known * 1e3:.3f}", f"{row.ratio:.2f}", *peer)
         error = f"{row.error:.1e}" if row.error <= _FARTHEST else f"WRONG {row.error:.1e}"
         table.add_row(row.sweep, "x".join(map(str, row.size)), *times, str(row.graphs), error)
     console.print(table)
@@ -240,6 +302,10 @@ def print_rows(console: Console, rows: Sequence[DynamicRow]) -> None:
         ratios = [row.ratio for row in rows if row.sweep == name]
         mean = statistics.geometric_mean(ratios)
         console.print(f"{name}: geometric mean {mean:.3f}, worst {max(ratios):.2f} of {len(ratios)} sizes")
+        beside = [row.symbolic / row.peer for row in rows if row.sweep == name and row.peer is not None]
+        if beside:
+            mean = statistics.geometric_mean(beside)
+            console.print(f"{name} beside Inductor: geometric mean {mean:.3f}, worst {max(beside):.2f}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python benchmarks/gpu_models.py --rows resnet50:1:f16 --peers eager-graph,induct
 python benchmarks/gpu_models.py --rows gpt2:1:f16 --layers               our slowest kernels with their schedules
 python benchmarks/gpu_models.py --losses                                 these of every row whose best peer is faster
 python benchmarks/gpu_models.py --rows resnet50:1:f16 --first-calls      in fresh processes, without and with a cache
+python benchmarks/gpu_models.py --peers inductor --ahead 8               rows are compiled by eight processes before
 python benchmarks/gpu_models.py --tuned                                  what 60 s of tuning give, Inductor beside
 python benchmarks/gpu_models.py --merge one.json,two.json                one table of what several runs wrote
 
@@ -31,6 +32,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from torch import nn
 
+from benchmarks.ahead import run_ahead
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_first_call import BACKENDS, GpuFirstCall, measure_first_calls, print_first_calls
 from benchmarks.gpu_layers import print_kernels, profile_kernels
@@ -60,6 +62,8 @@ from tests.models.reference import run_reference
 
 _PEERS = tuple(system for system in GPU_SYSTEMS if system != OUR_SYSTEM)
 _ROUNDS = 3
+_MEASURING = (AUTOTUNED_SYSTEM, TUNED_SYSTEM, STORED_SYSTEM)
+"""Systems that choose by measuring."""
 
 
 def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
@@ -80,6 +84,7 @@ def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option("--peers", callback=names_from(_PEERS), default=",".join(DEFAULT_PEERS), show_default=True)
 @click.option("--seconds", default=0.5, show_default=True, help="Seconds a system's turn takes; there are three turns.")
 @click.option("--limit", default=300.0, show_default=True, help="Seconds until a system has to be ready to be timed.")
+@click.option("--ahead", default=0, help="Processes that compile rows before they are measured; 0: none.")
 @click.option("--tuned", is_flag=True, help="Rows, systems and choices of tuning, where no others are named.")
 @click.option("--layers", is_flag=True, help="Print our slowest kernels instead of measuring peers.")
 @click.option("--losses", is_flag=True, help="Print our slowest kernels of rows whose best peer is faster.")
@@ -93,6 +98,7 @@ def main(
     peers: tuple[str, ...],
     seconds: float,
     limit: float,
+    ahead: int,
     tuned: bool,
     layers: bool,
     losses: bool,
@@ -121,6 +127,9 @@ def main(
         _measure_first_calls(console, environment, rows, limit, json_path)
         return
     systems = (OUR_SYSTEM,) if layers else (*peers, OUR_SYSTEM)
+    if ahead:
+        with progress.status(f"{ahead} processes compile {len(rows)} rows"):
+            run_ahead(console, [_compiling(name, systems) for name in rows], ahead, limit * len(systems))
     done: list[GpuRow] = []
     for number, name in enumerate(rows):
         with progress.status(str(name)) as status, torch.no_grad():
@@ -142,6 +151,12 @@ def main(
     if len(done) > 1:
         print_rows(console, done, systems)
         print_losses(console, done)
+
+
+def _compiling(name: RowName, systems: Sequence[str]) -> list[str]:
+    """Arguments of a process that compiles a row for what chooses nothing by measuring, and measures nothing."""
+    peers = [system for system in systems if system not in (OUR_SYSTEM, *_MEASURING)] or [REFERENCE_SYSTEM]
+    return [__file__, "--rows", str(name), "--peers", ",".join(peers), "--seconds", "0", "--no-check"]
 
 
 def _is_default(parameter: str) -> bool:

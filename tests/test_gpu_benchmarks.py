@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import re
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -21,7 +22,7 @@ from torch import nn
 # The benchmarks are scripts at the root of the repository, not part of a wheel.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import first_call, gpu_first_call, gpu_models, llama_layers
+from benchmarks import ahead, first_call, gpu_first_call, gpu_models, llama_layers
 from benchmarks.gpu_dynamic import SWEEPS, DynamicRow, print_rows
 from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
@@ -252,6 +253,25 @@ def test_a_first_call_is_measured_again_with_the_caches_of_the_first_one(monkeyp
     gpu_first_call.print_first_calls(console, calls)
     (line,) = (line for line in console.export_text().splitlines() if "empty" in line)
     assert "1.50" in line and "build 0.50, compile 1.00" in line
+
+
+def test_rows_are_compiled_ahead_by_processes_that_measure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        started.append(command[1:])
+        return subprocess.CompletedProcess(command, 1 if "b:1:f16" in command else 0, "", "first\nlast words\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    console = Console(record=True, width=200)
+    systems = ("inductor", "inductor-max-autotune", "hidet")
+    commands = [gpu_models._compiling(RowName(model, 1, "f16"), systems) for model in "ab"]
+    ahead.run_ahead(console, commands, 2, 60.0)
+    assert sorted(map(tuple, started)) == sorted(map(tuple, commands))
+    (asked, _) = commands
+    assert asked[1:] == ["--rows", "a:1:f16", "--peers", "inductor", "--seconds", "0", "--no-check"]
+    (line,) = console.export_text().splitlines()
+    assert "b:1:f16" in line and line.rstrip().endswith("last words")
 
 
 def test_first_calls_of_other_backends_say_nothing_of_ours() -> None:
