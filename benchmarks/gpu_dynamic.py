@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
