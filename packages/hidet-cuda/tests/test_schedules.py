@@ -231,6 +231,15 @@ def test_the_swiglu_of_a_prompt_is_multiplied_by_four_warp_groups_without_spills
     assert used and all(usage.spill_bytes == usage.stack_bytes == 0 for usage in used)
 
 
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_a_swiglu_with_a_bias_is_multiplied_by_threads_that_have_the_registers(element: str) -> None:
+    text = SWIGLU.format(m=777).replace("%w: bf16[14336, 4096]", "%w: bf16[14336, 4096], param %b: bf16[14336]")
+    text = text.replace("linear(%a, %w)", "linear(%a, %w, %b)").replace("bf16", element)
+    step = scheduled_task(text, "sm_90a")
+    used = [usage for cubin in compiled_kernels(step, "sm_90a") for usage in cubin.usage.values()]
+    assert used and all(usage.spill_bytes == usage.stack_bytes == 0 for usage in used)
+
+
 def is_warp_specialized(text: str, arch: str = "sm_90a") -> bool:
     """Whether the one task of a graph has a kernel that TMA feeds."""
     (step,) = tasks(text, arch)

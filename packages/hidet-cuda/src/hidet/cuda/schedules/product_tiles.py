@@ -14,7 +14,7 @@ from hidet.cuda.schedules.tiling import (
     with_bytes_along_k,
 )
 from hidet.dtypes import DType
-from hidet.gpu.schedules.matmul import how_copied, simt_tiles
+from hidet.gpu.schedules.matmul import epilogue_instructions, how_copied, simt_tiles
 from hidet.gpu.schedules.product import ALIGN, FACTORS_OF_8_BITS, FLOATS_OF_8_BITS, MatrixOperand, PatchOperand, Product
 from hidet.gpu.schedules.product_launch import is_unaligned
 from hidet.gpu.tile.templates.matmul import MatmulTiles
@@ -27,6 +27,8 @@ _MOST_PROMOTED = 80
 """Elements of the result that a thread sums twice, of a step and of all."""
 _FEW_WARPS = 8
 """Of blocks whose threads have more than 112 registers."""
+_MOST_INSTRUCTIONS = 21
+"""Of epilogues in threads that have no more: those of a sigmoid or tanh with a bias, times a matrix, would spill."""
 _BLOCK_STEP, _BLOCK_COLUMNS = 128, 128
 """Of blocks with scales: multiples of steps and columns of most tiles."""
 _MOST_SCALED = 64
@@ -100,8 +102,9 @@ def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
     if product.is_promoted:
         # Sums of a step take as many registers as those of all.
         found = tuple(tiles for tiles in found if tiles.per_thread <= _MOST_PROMOTED)
-    if product.is_promoted or product.factors in FACTORS_OF_8_BITS:
-        # Scales take registers, of which threads of many warps have few.
+    is_long = epilogue_instructions(product) > _MOST_INSTRUCTIONS
+    if product.is_promoted or product.factors in FACTORS_OF_8_BITS or is_long:
+        # Scales and long epilogues take registers, of which threads of many warps have few.
         found = tuple(tiles for tiles in found if max(tiles.warps) <= _FEW_WARPS)
     if product.factors is dtypes.i8:
         # Columns that `wgmma` multiplies integers with (PTX ISA, "wgmma.mma_async").
