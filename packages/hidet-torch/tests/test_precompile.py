@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hidet.torch.compat_precompile import GraphArtifact
 
 SCRIPT = """
 import contextlib, json, os, sys
@@ -106,6 +111,18 @@ def test_what_was_compiled_in_another_way_is_compiled_anew(caches: Path, asked: 
 def test_what_other_wheels_compiled_is_compiled_anew(caches: Path) -> None:
     found = run(caches, {}, HIDET_PLUGINS="hidet.cpu._plugin,hidet.torch._plugin,hidet.onnx._plugin")
     assert (found["traced"], found["kept"]) == (1, [False])
+
+
+def test_what_torch_keeps_of_a_graph_holds_no_compiled_one() -> None:
+    def run() -> None:
+        return None
+
+    held = weakref.ref(run)
+    kept = copy.deepcopy(GraphArtifact("__compiled_fn_0", "{}", run))
+    del run
+    gc.collect()
+    assert held() is None
+    assert kept.content == "{}"
 
 
 def test_a_model_that_records_gradients_is_traced_in_each_process(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def compile_with_aot(
     if kept is not None and check is None and compat.precompile_name(gm) is not None:
         from hidet.torch.compat_precompile import keep_for_precompile
 
-        keep_for_precompile(gm, kept, run, ctx)
+        keep_for_precompile(gm, kept, ctx)
     return run
 
 

@@ -29,24 +29,26 @@ Run = Callable[..., Any]
 
 
 class GraphArtifact(BackendCacheArtifact[Run]):
-    """A compiled graph that torch hands over to later processes. content: JSON, all that is written of it."""
+    """A compiled graph that torch hands over to later processes. content: JSON, all that is written of it. run: what it
+    was restored to; None for one that is to be written."""
 
-    def __init__(self, key: str, content: str, run: Run) -> None:
+    def __init__(self, key: str, content: str, run: Run | None = None) -> None:
         super().__init__(key, content)
         self._run = run
 
     def after_deserialization(self) -> Run:
         """What dynamo's bytecode calls."""
-        return self._run
+        return _restored(self.content) if self._run is None else self._run
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.key, self.content)
 
     def __deepcopy__(self, memo: object) -> GraphArtifact:
-        return self  # nothing changes it
+        # torch keeps copies as long as a process runs, and compiled graphs only as long as their models.
+        return GraphArtifact(self.key, self.content)
 
 
-def keep_for_precompile(gm: fx.GraphModule, kept: KeptTrace, run: Run, ctx: CompileContext) -> None:
+def keep_for_precompile(gm: fx.GraphModule, kept: KeptTrace, ctx: CompileContext) -> None:
     """Hand what a graph of dynamo's was compiled to over to torch, which writes it when the user calls
     `torch.compiler.save_cache_artifacts`. Nothing where torch has not named the graph: it keeps none, or this is a part
     of one."""
@@ -54,11 +56,15 @@ def keep_for_precompile(gm: fx.GraphModule, kept: KeptTrace, run: Run, ctx: Comp
     compilation = compilation_fields(ctx)
     if name is not None and compilation is not None:
         content = json.dumps({"trace": kept.data, "compilation": compilation, "torch": _lasting_state(kept)})
-        PrecompileContext.record_artifact(GraphArtifact(name, content, run))
+        PrecompileContext.record_artifact(GraphArtifact(name, content))
 
 
 def _restore(key: str, content: str) -> GraphArtifact:
-    """The artifact, compiled, while torch.compile reads what an earlier process left for the function that it is given.
+    return GraphArtifact(key, content, _restored(content))
+
+
+def _restored(content: str) -> Run:
+    """The compiled graph, while torch.compile reads what an earlier process left for the function that it is given.
 
     HidetError where a compilation would not give the same now: torch says so, and compiles anew. torch finds what was
     left by the name of the function alone, whatever backend, options, and wheels made it.
@@ -75,7 +81,7 @@ def _restore(key: str, content: str) -> GraphArtifact:
         is_same = keeps_traces(ctx) and not compares_results() and not prints_graphs()
         if not is_same or (compilation_fields(ctx), _lasting_state(kept)) != (data["compilation"], data["torch"]):
             raise HidetError("a graph was compiled with other options, other wheels, or for another machine")
-        return GraphArtifact(key, content, called_directly(run_kept(kept, ctx, record)))
+        return called_directly(run_kept(kept, ctx, record))
 
 
 _BACKEND = "hidet.torch.backend"
