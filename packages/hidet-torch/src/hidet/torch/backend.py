@@ -186,11 +186,12 @@ def compile_with_aot(
     else:
         with compat.real_tensors():
             run = called_directly(run_kept(kept, ctx, current_record()))
+    name = compat.precompile_name(gm)
     # What is checked is called by a `WaitingGraph`, which records gradients: dynamo does not call it.
-    if kept is not None and check is None and compat.precompile_name(gm) is not None:
+    if name is not None and kept is not None and check is None:
         from hidet.torch.compat_precompile import keep_for_precompile
 
-        keep_for_precompile(gm, kept, ctx)
+        keep_for_precompile(name, kept, ctx)
     return run
 
 

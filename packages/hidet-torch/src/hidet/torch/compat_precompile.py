@@ -22,7 +22,6 @@ from hidet.torch.devices import targets_of_devices
 from hidet.torch.kept_traces import KeptTrace, decode_trace
 from hidet.torch.running import called_directly, keeps_traces, run_kept
 from hidet.torch.settings import as_mapping, chosen_target, torch_options
-from torch import fx
 from torch._dynamo.precompile_context import BackendCacheArtifact, PrecompileContext
 
 Run = Callable[..., Any]
@@ -48,15 +47,11 @@ class GraphArtifact(BackendCacheArtifact[Run]):
         return GraphArtifact(self.key, self.content)
 
 
-def keep_for_precompile(gm: fx.GraphModule, kept: KeptTrace, ctx: CompileContext) -> None:
+def keep_for_precompile(name: str, kept: KeptTrace, ctx: CompileContext) -> None:
     """Hand what a graph of dynamo's was compiled to over to torch, which writes it when the user calls
-    `torch.compiler.save_cache_artifacts`. Nothing where torch has not named the graph: it keeps none, or this is a part
-    of one."""
-    name = compat.precompile_name(gm)
-    compilation = compilation_fields(ctx)
-    if name is not None and compilation is not None:
-        content = json.dumps({"trace": kept.data, "compilation": compilation, "torch": _lasting_state(kept)})
-        PrecompileContext.record_artifact(GraphArtifact(name, content))
+    `torch.compiler.save_cache_artifacts`. name: torch's name of the graph (`compat.precompile_name`)."""
+    told = {"trace": kept.data, "compilation": compilation_fields(ctx), "torch": _lasting_state(kept)}
+    PrecompileContext.record_artifact(GraphArtifact(name, json.dumps(told)))
 
 
 def _restore(key: str, content: str) -> GraphArtifact:
