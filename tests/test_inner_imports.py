@@ -43,7 +43,8 @@ FIRST_USE: Mapping[str, set[str]] = {
     # Graphs that were compiled before come out of the cache without what compiles them, and nobody looks at them.
     "compiler/graphs.py": {"hidet.compiler.steps"},
     "host/code_cache.py": {"hidet.ir.structural"},
-    "torch/backend.py": {"hidet.torch.aot"},
+    # Nor without torch's caching precompile what hands graphs over to it.
+    "torch/backend.py": {"hidet.torch.aot", "hidet.torch.compat_precompile"},
     "torch/kept_traces.py": {"hidet.graph.parser"},
     "torch/traces.py": {"hidet.schedule.schedule_text", "hidet.schedule.task_text"},
     # Artifacts load without code generator, passes and what measures the processor.

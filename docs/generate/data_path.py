@@ -59,6 +59,7 @@ BANDS = (
             ),
             ("3:torch read_trace", None, None, None, None, None),
             ("3:torch compile_traced", None, None, None, None, None),
+            ("3:torch keep_artifact", None, None, None, None, None),
             ("3:torch import_module", "4:onnx table", "5:tensorflow table", None, "6:stablehlo table", None),
             (
                 *("3:torch import_fx", "4:onnx import_model", "5:tensorflow import_model", "5:tflite import_lite"),

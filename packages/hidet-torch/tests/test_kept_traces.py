@@ -359,7 +359,7 @@ def test_fields_without_a_text_are_not_lost(traces: list[int]) -> None:
     (part_of,) = hidet.compiler.graphs.compiled_parts(torch.compile(nn.ReLU(), backend="hidet"), (torch.randn(4),))
     ctx = make_context("cpu")
     imported = ImportedGraph(part_of.imported.graph, (0,), 1, (), 0, (), (), torch.device("cpu"))
-    key = kept_traces.CacheKey.of(name="a trace")
+    key = kept_traces.TraceKey(kept_traces.CacheKey.of(name="a trace"), {})
     assert kept_traces.keep_trace(key, imported, ctx)
     assert not kept_traces.keep_trace(key, replace(imported, complex_inputs=(0,)), ctx)
     assert not kept_traces.keep_trace(key, replace(imported, outputs=(OutputPlan("argument", 0),)), ctx)

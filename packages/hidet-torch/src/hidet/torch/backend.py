@@ -189,9 +189,9 @@ def compile_with_aot(
     name = compat.precompile_name(gm)
     # What is checked is called by a `WaitingGraph`, which records gradients: dynamo does not call it.
     if name is not None and kept is not None and check is None:
-        from hidet.torch.compat_precompile import keep_for_precompile
+        from hidet.torch.compat_precompile import keep_artifact
 
-        keep_for_precompile(name, kept, ctx)
+        keep_artifact(name, kept, ctx)
     return run
 
 

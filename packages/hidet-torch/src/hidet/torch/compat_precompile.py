@@ -47,7 +47,7 @@ class GraphArtifact(BackendCacheArtifact[Run]):
         return GraphArtifact(self.key, self.content)
 
 
-def keep_for_precompile(name: str, kept: KeptTrace, ctx: CompileContext) -> None:
+def keep_artifact(name: str, kept: KeptTrace, ctx: CompileContext) -> None:
     """Hand what a graph of dynamo's was compiled to over to torch, which writes it when the user calls
     `torch.compiler.save_cache_artifacts`. name: torch's name of the graph (`compat.precompile_name`)."""
     told = {"trace": kept.data, "compilation": compilation_fields(ctx), "torch": _lasting_state(kept)}
