@@ -5,12 +5,12 @@ What compilers choose by measuring is not for this: they would measure beside ea
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from rich.console import Console
+
+from benchmarks.processes import run_python
 
 
 def run_ahead(console: Console, commands: Sequence[Sequence[str]], processes: int, limit: float) -> None:
@@ -20,19 +20,16 @@ def run_ahead(console: Console, commands: Sequence[Sequence[str]], processes: in
     limit: seconds after which a process is ended.
     """
     with ThreadPoolExecutor(processes) as pool:
-        for command, words in zip(commands, pool.map(lambda command: _run(command, limit), commands), strict=True):
+        found = pool.map(lambda command: _find_failure(command, limit), commands)
+        for command, words in zip(commands, found, strict=True):
             if words is not None:
                 console.print(f"ahead: {' '.join(command)}: {words}", style="bold red", markup=False)
 
 
-def _run(command: Sequence[str], limit: float) -> str | None:
+def _find_failure(command: Sequence[str], limit: float) -> str | None:
     """The last words of a process that failed; None of one that did not."""
     try:
-        done = subprocess.run(
-            [sys.executable, *command], capture_output=True, text=True, timeout=limit, check=False, errors="replace"
-        )
-    except subprocess.TimeoutExpired:
-        return f"not done in {limit:.0f} s"
-    if done.returncode == 0:
-        return None
-    return next(iter(done.stderr.strip().splitlines()[-1:]), f"exit status {done.returncode}")
+        run_python(command, limit)
+    except RuntimeError as error:
+        return str(error)
+    return None

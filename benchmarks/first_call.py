@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from benchmarks.processes import run_python
 
 CACHES = ("empty", "warm", "precompiled")
 """What a process finds: no cache, what the process before it left, and that of torch's caching precompile as well."""
 
-_ROOT = Path(__file__).resolve().parents[1]
 _PRECOMPILE = "TORCH_CACHING_PRECOMPILE"
 
 
@@ -84,22 +83,8 @@ def run_measured(module: str, arguments: Sequence[str], folder: str, limit: floa
     }
     # Installers leave bytecode behind; a process that may not write it would compile all of torch anew each time.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    try:
-        child = subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            cwd=_ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"no result after {limit:.0f} s") from error
-    if child.returncode != 0:
-        lines = child.stderr.strip().splitlines() or [f"exit status {child.returncode}"]
-        raise RuntimeError(lines[-1])
-    result: dict[str, Any] = json.loads(child.stdout.strip().splitlines()[-1])
+    printed = run_python(["-m", module, *arguments], limit, environment)
+    result: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
     return result
 
 

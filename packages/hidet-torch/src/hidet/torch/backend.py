@@ -188,10 +188,10 @@ def compile_with_aot(
             run = called_directly(run_kept(kept, ctx, current_record()))
     name = compat.precompile_name(gm)
     # What is checked is called by a `WaitingGraph`, which records gradients: dynamo does not call it.
-    if name is not None and kept is not None and check is None:
+    if name is not None and key is not None and kept is not None and check is None:
         from hidet.torch.compat_precompile import keep_artifact
 
-        keep_artifact(name, kept, ctx)
+        keep_artifact(name, kept, key.compilation)
     return run
 
 

@@ -94,7 +94,7 @@ def calling_wrapper() -> object | None:
         if isinstance(found, torch._TorchCompileWrapper):
             return found
         if _is_context(found):
-            return _wrapper_behind(found.callback)  # type: ignore[union-attr]
+            return _wrapper_behind(getattr(found, "callback", None))
         if frame.f_back is None:
             return None
         frame = frame.f_back

@@ -8,12 +8,12 @@ out of the kernel cache compiled, or is compiled again from the text. Private na
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from hidet.compiler.kept_graphs import compilation_fields
-from hidet.context import CompileContext, make_context
+from hidet.context import make_context
 from hidet.errors import HidetError
 from hidet.torch import compat, compat_state
 from hidet.torch.compiled_models import recording
@@ -37,7 +37,7 @@ class GraphArtifact(BackendCacheArtifact[Run]):
 
     def after_deserialization(self) -> Run:
         """What dynamo's bytecode calls."""
-        return _restored(self.content) if self._run is None else self._run
+        return _restore_graph(self.content) if self._run is None else self._run
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.key, self.content)
@@ -47,18 +47,19 @@ class GraphArtifact(BackendCacheArtifact[Run]):
         return GraphArtifact(self.key, self.content)
 
 
-def keep_artifact(name: str, kept: KeptTrace, ctx: CompileContext) -> None:
+def keep_artifact(name: str, kept: KeptTrace, compilation: Mapping[str, str]) -> None:
     """Hand what a graph of dynamo's was compiled to over to torch, which writes it when the user calls
-    `torch.compiler.save_cache_artifacts`. name: torch's name of the graph (`compat.precompile_name`)."""
-    told = {"trace": kept.data, "compilation": compilation_fields(ctx), "torch": _lasting_state(kept)}
-    PrecompileContext.record_artifact(GraphArtifact(name, json.dumps(told)))
+    `torch.compiler.save_cache_artifacts`. name: torch's name of the graph (`compat.precompile_name`). compilation: that
+    of the trace's key."""
+    data = {"trace": kept.data, "compilation": dict(compilation), "torch": compat_state.lasting_state()}
+    PrecompileContext.record_artifact(GraphArtifact(name, json.dumps(data)))
 
 
 def _restore(key: str, content: str) -> GraphArtifact:
-    return GraphArtifact(key, content, _restored(content))
+    return GraphArtifact(key, content, _restore_graph(content))
 
 
-def _restored(content: str) -> Run:
+def _restore_graph(content: str) -> Run:
     """The compiled graph, while torch.compile reads what an earlier process left for the function that it is given.
 
     HidetError where a compilation would not give the same now: torch says so, and compiles anew. torch finds what was
@@ -73,15 +74,12 @@ def _restored(content: str) -> Run:
         targets = targets_of_devices({device: "tensors"}, chosen_target(named))
         ctx = make_context(targets[device], record.with_budget(torch_options(mode, named)))
         kept = decode_trace(data["trace"], data["compilation"], ctx)
-        is_same = keeps_traces(ctx) and not compares_results() and not prints_graphs()
-        if not is_same or (compilation_fields(ctx), _lasting_state(kept)) != (data["compilation"], data["torch"]):
+        is_asked_alike = keeps_traces(ctx) and not compares_results() and not prints_graphs()
+        found = compilation_fields(ctx), compat_state.lasting_state()
+        if not is_asked_alike or found != (data["compilation"], data["torch"]):
             raise HidetError("a graph was compiled with other options, other wheels, or for another machine")
         return called_directly(run_kept(kept, ctx, record))
 
 
 _BACKEND = "hidet.torch.backend"
 """The module of the function that torch.compile calls."""
-
-
-def _lasting_state(kept: KeptTrace) -> str | None:
-    return compat_state.lasting_state(torch.device(kept.data["device"]))

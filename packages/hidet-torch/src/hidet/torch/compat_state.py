@@ -25,17 +25,21 @@ def trace_state(device: torch.device) -> str | None:
     try:
         if torch._C._len_torch_function_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
             return None
-        return repr(_settings(device)) if _implementations_are_torchs() and _decompositions_are_torchs() else None
+        return _text_where_all_is_torchs(_settings(device))
     except (AttributeError, ImportError):
         return None
 
 
-def lasting_state(device: torch.device) -> str | None:
+def lasting_state() -> str | None:
     """As `trace_state`, without what dynamo guards: what would be the same for all calls of a compiled function."""
     try:
-        return repr(_lasting_settings()) if _implementations_are_torchs() and _decompositions_are_torchs() else None
+        return _text_where_all_is_torchs(_lasting_settings())
     except (AttributeError, ImportError):
         return None
+
+
+def _text_where_all_is_torchs(settings: tuple[object, ...]) -> str | None:
+    return repr(settings) if _implementations_are_torchs() and _decompositions_are_torchs() else None
 
 
 def _settings(device: torch.device) -> tuple[object, ...]:

@@ -96,13 +96,14 @@ def keep_trace(key: TraceKey, imported: ImportedGraph, ctx: CompileContext) -> K
     """Keep what was imported. None, and nothing is kept, where its text is not all that there is to it."""
     try:
         data = _encode(imported, ctx)
-        again = _decode(data, ctx)
+        kept = decode_trace(data, key.compilation, ctx)
+        again = kept.imported
         if graph_digest(again.graph) != graph_digest(imported.graph) or _encode(again, ctx) != data:
             return None
     except (HidetError, _Untold):
         return None
     ctx.cache.put(key.key, json.dumps(data).encode())
-    return decode_trace(data, key.compilation, ctx)
+    return kept
 
 
 def _encode(imported: ImportedGraph, ctx: CompileContext) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def choose_item(shape: TileShape, l1_bytes: int, extents: Extents, *, streams_pa
     if extents.order is not None:
         steps = max(int(most_steps * _L1_SHARE_PACKED), min(steps, _FEWEST_PACKED_STEPS))
     elif streams_panels:
-        steps = max(steps, _MOST_STEPS)
+        steps = _MOST_STEPS
     return Item(tiles, item_groups, min(_MOST_STEPS, steps))
 
 

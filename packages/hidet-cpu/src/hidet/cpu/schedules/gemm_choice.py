@@ -63,11 +63,11 @@ def default_params(
 
 
 def _streams_panels(target: CpuTarget, shape: TileShape) -> bool:
-    """Whether vectors of columns come out of the second-level cache in half the time in which a tile multiplies them,
+    """Whether elements of columns come out of the second-level cache in half the time in which a tile multiplies them,
     so that it waits for none: longer chunks of them begin and end less often."""
     constants = target.published_constants()
-    multiplying = shape.rows * shape.lanes / fma_rate(constants, shape.dtype)
-    fetching = shape.lanes * shape.dtype.nbytes / constants.level("L2").core_bandwidth
+    multiplying = shape.rows / fma_rate(constants, shape.dtype)
+    fetching = shape.dtype.nbytes / constants.level("L2").core_bandwidth
     return 2 * fetching <= multiplying
 
 
