@@ -224,6 +224,23 @@ def test_a_masked_softmax_is_right_and_reads_16_bytes() -> None:
     assert "Lanes<float, 4>" in sources_of(MASKED)[0]
 
 
+EMBEDDED = """
+graph g(%words: f16[50, 64], %ids: i64[3, 20], %places: f16[20, 64], %g: f16[64], %b: f16[64]):
+  %0: f16[3, 20, 64] = embedding(%words, %ids)
+  %1: f16[3, 20, 64] = add(%0, %places)
+  %2: f16[3, 20, 64] = layer_norm(%1, %g, %b, eps=1e-05)
+  return %2
+"""
+
+
+def test_rows_of_a_table_that_positions_choose_are_read_along_the_row() -> None:
+    """Positions lie beside each other, and are of different rows."""
+    ids = np.random.default_rng(2).integers(0, 50, (3, 20))
+    assert_right(EMBEDDED, "gpu.rows", 8e-3, {"ids": ids})
+    first, _ = sources_of(EMBEDDED)
+    assert "Lanes<f16, 8>" in first
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_infinite_and_undefined_elements_are_as_defined(value: float) -> None:
     x = np.linspace(-1, 1, 210, dtype=np.float32).reshape(3, 70)

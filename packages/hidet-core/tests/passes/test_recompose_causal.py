@@ -157,6 +157,50 @@ def test_the_mask_of_transformers_is_causal_whatever_the_length(ctx, parse):
     assert found.attrs["is_causal"] and len(found.values) == 3
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["%0: bool[s] = greater_equal(%r, %zero)"],
+        ["const %one: i64[] = 1", "%1: i64[s] = add(%r, %one)", "%0: bool[s] = greater(%1, %zero)"],
+        ["%1: i64[s] = sub(%zero, %r)", "%0: bool[s] = less_equal(%1, %zero)"],
+        ["const %most: i64[] = 63", "%0: bool[s] = less_equal(%r, %most)"],
+        ["%1: bool[s] = less(%r, %zero)", "%0: bool[s] = logical_not(%1)"],
+    ],
+)
+def test_a_mask_that_positions_cannot_fail_hides_nothing(ctx, parse, lines):
+    """Some versions of transformers compare the numbers of rows with 0, for models that see keys on both sides."""
+    text = "".join(f"          {line}\n" for line in lines)
+    graph = parse(f"""
+        symbol s: 2..64
+        graph g(%q: f64[2, 3, s, 4], %k: f64[2, 3, s, 4], %v: f64[2, 3, s, 4]):
+          const %zero: i64[] = 0
+          %r: i64[s] = arange(stop=dim(s))
+{text}          %3: bool[1, 1, s, 1] = reshape(%0, shape=[1, 1, dim(s), 1])
+          %4: bool[2, 1, s, s] = expand(%3, shape=[2, 1, dim(s), dim(s)])
+          %5: f64[2, 3, s, 4] = attention(%q, %k, %v, %4)
+          return %5
+    """)
+    (found,) = Recompose().run(graph, ctx).nodes
+    assert not found.attrs["is_causal"] and len(found.values) == 3
+
+
+@pytest.mark.parametrize("comparison", ["greater(%r, %zero)", "less_equal(%r, %most)", "less(%r, %zero)"])
+def test_a_mask_that_some_or_all_positions_fail_stays(ctx, parse, comparison):
+    graph = parse(f"""
+        symbol s: 2..64
+        graph g(%q: f64[2, 3, s, 4], %k: f64[2, 3, s, 4], %v: f64[2, 3, s, 4]):
+          const %zero: i64[] = 0
+          const %most: i64[] = 62
+          %r: i64[s] = arange(stop=dim(s))
+          %0: bool[s] = {comparison}
+          %1: bool[s, s] = expand(%0, shape=[dim(s), dim(s)])
+          %2: f64[2, 3, s, 4] = attention(%q, %k, %v, %1)
+          return %2
+    """)
+    *_, found = Recompose().run(graph, ctx).nodes
+    assert not found.attrs["is_causal"] and len(found.values) == 4
+
+
 def filled(flags, scores, shape="5, 6", lines=(), dtype="f64", number="-inf"):
     text = "".join(f"          {line}\n" for line in lines)
     return f"""

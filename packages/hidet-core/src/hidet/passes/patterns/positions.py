@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hidet import dims
 from hidet.dims import Dim
 from hidet.graph.graph import Node, Value
 from hidet.passes.local import Site
@@ -42,9 +43,29 @@ class Affine:
         """Whether all elements are the same."""
         return all(step == 0 for step in self.steps)
 
+    def least(self, shape: Sequence[Dim]) -> Dim | None:
+        """The smallest element of a tensor of this shape; None where it is not known along which axes they fall."""
+        least = self.offset
+        for step, extent in zip(self.steps, shape, strict=True):
+            if dims.prove_le(step, 0):
+                least = least + step * (extent - 1)
+            elif not dims.prove_le(0, step):
+                return None
+        return least
+
 
 Condition = Affine | bool
 """Where something holds: where an affine number is not negative, or everywhere, or nowhere."""
+
+
+def _decided(condition: Condition | None, shape: Sequence[Dim]) -> Condition | None:
+    """A condition that no element of a tensor of this shape fails, or every one, as a bool."""
+    if not isinstance(condition, Affine):
+        return condition
+    least, least_negated = condition.least(shape), condition.times(-1).least(shape)
+    if least is not None and dims.prove_le(0, least):
+        return True
+    return False if least_negated is not None and dims.prove_lt(0, least_negated) else condition
 
 
 def negated(condition: Condition | None) -> Condition | None:
@@ -111,7 +132,7 @@ class Positions:
             return None
         rule = _CONDITIONS.get(node.op.name)
         if rule is not None:
-            return rule(self, node)
+            return _decided(rule(self, node), value.tensor.shape)
         if node.op.view is not None:
             return _viewed(self.condition(node.inputs[0]), node)
         number = self.number(value)
@@ -263,10 +284,7 @@ def _compared(positions: Positions, node: Node) -> Condition | None:
         return None
     first, last = (a, b) if node.op.name in ("greater", "greater_equal") else (b, a)
     shift = -1 if node.op.name in ("greater", "less") else 0
-    found = first.plus(last.times(-1)).plus(Affine(shift, ()))
-    if found.is_number and isinstance(found.offset, int):
-        return found.offset >= 0
-    return found
+    return first.plus(last.times(-1)).plus(Affine(shift, ()))
 
 
 def _is_equal(positions: Positions, node: Node) -> Condition | None:

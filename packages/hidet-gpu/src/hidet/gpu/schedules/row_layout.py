@@ -185,8 +185,12 @@ def row_layout(
     if len(everything) < len(maps) + len(targets):
         return None
     pinned = frozenset(var for value in values for var in other_variables(value, maps))
-    read = [maps[access] for access in accesses(program.element) if access in maps]
-    lead = max([*read, Affine({}, 0)], key=lambda m: len(m.coefficients))
+    elements = accesses(program.element)
+    leads = [maps[access] for access in elements if access in maps]
+    if len(leads) < len(elements):
+        # What positions choose lies as what is made of it, not as the positions.
+        leads += (target for target in targets if target is not None)
+    lead = max([*leads, Affine({}, 0)], key=lambda m: len(m.coefficients))
     outer, outer_extents = _merged(program.outer, program.outer_extents, lead, everything, pinned)
     inner, inner_extents = _merged(program.inner, program.inner_extents, lead, everything, pinned)
     fixed = {var: build.index(0) for var in (*program.outer, *program.inner) if var not in (*outer, *inner)}
