@@ -7,17 +7,19 @@ by the weights of their parts, which the logarithms of the sums of exponentials 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims
+from hidet.dims import Dim
 from hidet.gpu.passes.replace import replace_results
 from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.storage import Views
-from hidet.graph.types import same_shape
 from hidet.operators.rules import arithmetic_dtype
 from hidet.passes.rewriter import GraphRewriter
-from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.cost import extent_estimate
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -32,7 +34,8 @@ Parts = tuple[tuple[Value, Value], tuple[Value, Value]]
 @dataclass(frozen=True)
 class AttentionOverParts:
     """Keys and values of fewer than `least_bytes` bytes are put together: two more kernels, for the second part and for
-    the sum, take longer than to copy them."""
+    the sum, take longer than to copy them. Where a call tells how many there are, they count as many as there may be:
+    one graph serves short and long caches, and copies of long ones take longer than all else."""
 
     name: ClassVar[str] = "gpu-attention-over-parts"
     least_bytes: int = 16 << 20
@@ -55,10 +58,17 @@ def _may_be_over_parts(node: Node) -> bool:
     return q is not None and not has_mask and extent_estimate(q.tensor.shape[-2]) <= _MOST_QUERIES
 
 
-def _bytes_of(node: Node) -> int:
-    """Bytes of the keys and values of attention."""
+def _bytes_of(node: Node) -> float:
+    """Bytes of the keys and values of attention at most."""
     read = [value.tensor for value in node.inputs[1:3] if value is not None]
-    return sum(element_count(tensor.shape) * tensor.dtype.nbytes for tensor in read)
+    return sum(_most_elements(tensor.shape) * tensor.dtype.nbytes for tensor in read)
+
+
+def _most_elements(shape: Sequence[Dim]) -> float:
+    extents = [dims.bounds(extent) for extent in shape]
+    if any(most == 0 for _, most in extents):
+        return 0
+    return math.prod(math.inf if most is None else most for _, most in extents)
 
 
 def _parts_of(rewriter: GraphRewriter, node: Node) -> Parts | None:
@@ -68,7 +78,9 @@ def _parts_of(rewriter: GraphRewriter, node: Node) -> Parts | None:
     if keys is None or values is None:
         return None
     lengths = [(a.tensor.shape[-2], b.tensor.shape[-2]) for a, b in zip(keys, values, strict=True)]
-    is_same = all(same_shape(pair[:1], pair[1:]) for pair in lengths)
+    same = [dims.prove_equal(*pair) for pair in lengths]
+    # Keys are as many as values: where some parts are as long as each other, so are the others.
+    is_same = True in same and False not in same
     # Parts without a key have no weight, of which two would have none at all.
     has_keys = any(dims.prove_le(1, length) is True for length, _ in lengths)
     return (keys, values) if is_same and has_keys else None
