@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from hidet.cuda.schedules import product_tiles
-from hidet.cuda.schedules.tiling import TRANSPOSED_TILES, WARP_SPECIALIZED_TILES
+from hidet.cuda.schedules.tiling import NARROW_TILES, TRANSPOSED_TILES, WARP_SPECIALIZED_TILES
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Call
@@ -103,6 +103,8 @@ COPIED = {
     "volumes": Conv(2, 64, (3, 4, 5), (3, 3, 3)),
     "bf16": Conv(2, 64, (5, 7), (3, 3), dtype="bf16"),
     "rounded": Conv(2, 32, (5, 7), (3, 1), dtype="f32"),
+    "half a step": Conv(2, 96, (5, 7), (3, 3), added="image"),
+    "half a step, rounded": Conv(2, 16, (5, 7), (3, 1), dtype="f32"),
     "many pixels": Conv(3, 64, (14, 14), (3, 3), filters=130),
     "an image added": Conv(3, 64, (5, 7), (3, 3), added="image"),
     "a number added for each image and filter": Conv(3, 64, (5, 7), (3, 3), added="time"),
@@ -126,6 +128,7 @@ SYMBOLIC = {
     "images": Conv(2, 64, (5, 7), (3, 3), symbols=("n",)),
     "images and sides": Conv(2, 64, (5, 7), (3, 3), symbols=("n", "h", "w")),
     "images, to which numbers are added": Conv(2, 64, (5, 7), (3, 3), symbols=("n",), added="time"),
+    "images and sides, half a step": Conv(2, 32, (5, 7), (3, 3), symbols=("n", "h", "w")),
     "images and sides, channels first": Conv(2, 64, (5, 7), (3, 3), symbols=("n", "h", "w"), made="first"),
 }
 
@@ -139,7 +142,7 @@ def test_columns_of_pixels_of_any_images_are_copied_by_tma(conv: Conv, sizes: di
 
 
 OTHERS = {
-    "channels that fill no step": Conv(2, 96, (5, 7), (3, 3)),
+    "channels that fill no step": Conv(2, 80, (5, 7), (3, 3)),
     "groups": Conv(2, 128, (5, 7), (3, 3), groups=2),
     "far padding": Conv(1, 64, (3, 3), (3, 3), pads=(130, 130)),
     "far taps": Conv(1, 64, (140, 3), (3, 1), spread=128, pads=(128, 0)),
@@ -179,6 +182,15 @@ def test_transposed_tiles_of_pixels_compile_without_spills(tiles: MatmulTiles, m
     _only(monkeypatch, tiles)
     assert_compiles(Conv(3, tiles.k, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="time").text, "sm_90a")
     assert_compiles(Conv(3, tiles.k, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="image").text, "sm_90a")
+
+
+@pytest.mark.parametrize("tiles", NARROW_TILES, ids=str)
+def test_tiles_of_half_a_step_are_right(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    _only(monkeypatch, tiles)
+    for added in ("time", "image"):
+        conv = Conv(3, 96, (5, 8), (3, 1), filters=2 * tiles.n - 8, added=added)
+        assert_right(conv.text, "cuda.matmul", 1e-2, arch="sm_90a")
+        assert_compiles(conv.text, "sm_90a")
 
 
 @pytest.mark.parametrize("tiles", [tiles for tiles in TRANSPOSED_TILES if tiles.stages == 8 or tiles.m == 200], ids=str)

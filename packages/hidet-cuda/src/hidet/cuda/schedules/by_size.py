@@ -11,6 +11,7 @@ from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
 from hidet.cuda.schedules.product_tiles import GEMV_MAX_ROWS, GEMV_TILES, is_gemv
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
+    NARROW_TILES,
     TILES,
     TRANSPOSED_TILES,
     UNALIGNED_TILES,
@@ -36,9 +37,10 @@ from hidet.target import GpuTarget
 # any number of rows: 1 % slower on average. They are the same for all products, so that these share programs.
 _SPECIALIZED = (
     *[Tiling(WARP_SPECIALIZED_TILES[number], 1, True) for number in (0, 1, 2, 4, 7, 6, 10, 14)],
-    *[Tiling(TRANSPOSED_TILES[number], 1, True) for number in (2, 15, 17, 18)],
+    *[Tiling(TRANSPOSED_TILES[number], 1, True) for number in (2, 15, 17, 18, 22)],
     Tiling(WARP_SPECIALIZED_TILES[6], FILL, True),
 )
+_NARROW = (*[Tiling(tiles, 1, True) for tiles in NARROW_TILES], Tiling(NARROW_TILES[3], FILL, True))
 _GROUPS = (
     *[Tiling(GROUP_TILES[number]) for number in (0, 1, 3)],
     Tiling(TILES[7]),
@@ -46,7 +48,7 @@ _GROUPS = (
 )
 _PLAIN = (*[Tiling(TILES[number]) for number in (0, 2, 6)], Tiling(TILES[2], FILL))
 _UNALIGNED = (*map(Tiling, UNALIGNED_TILES[:2]), Tiling(UNALIGNED_TILES[2], FILL))
-_TABLES = (_SPECIALIZED, _GROUPS, _PLAIN, _UNALIGNED)
+_TABLES = (_SPECIALIZED, _NARROW, _GROUPS, _PLAIN, _UNALIGNED)
 _NEVER = 1 << 62
 """Cycles of what a call must not take."""
 

@@ -7,6 +7,7 @@ import math
 from hidet import dims, dtypes
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
+    NARROW_TILES,
     TILES,
     TRANSPOSED_TILES,
     UNALIGNED_TILES,
@@ -94,6 +95,12 @@ def copies_elements(product: Product) -> bool:
 
 def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
     """For warp-specialized kernels: elements of 2 bytes."""
+    # Channels that a step copies of pixels are of one tap of the filter.
+    nbytes = product.a.tensor.type.dtype.nbytes
+    patches = [operand for operand in (product.a, product.b) if isinstance(operand, PatchOperand)]
+    most = math.gcd(*(dims.divisibility(operand.channels) for operand in patches))
+    if most * nbytes // 2 % WARP_SPECIALIZED_TILES[0].k:
+        return NARROW_TILES
     # Rows or columns side by side are swizzled over 128 bytes, or all of them over 64.
     found = (
         *(tiles for tiles in WARP_SPECIALIZED_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32),
@@ -109,10 +116,6 @@ def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
     if product.factors is dtypes.i8:
         # Columns that `wgmma` multiplies integers with (PTX ISA, "wgmma.mma_async").
         found = tuple(tiles for tiles in found if tiles.upright.n % 16 == 0 or tiles.upright.n <= 32)
-    # Channels that a step copies of pixels are of one tap of the filter.
-    nbytes = product.a.tensor.type.dtype.nbytes
-    patches = [operand for operand in (product.a, product.b) if isinstance(operand, PatchOperand)]
-    most = math.gcd(*(dims.divisibility(operand.channels) for operand in patches))
     return tuple(tiles for tiles in found if most % with_bytes_along_k(tiles, nbytes).k == 0)
 
 
@@ -142,7 +145,7 @@ def _has_pixel_columns(operand: PatchOperand) -> bool:
     """Whether what a filter sees of images is copied as columns of pixels (PTX ISA, "Im2col mode"): the channels of a
     step are of one tap, and where lines of pixels begin and end fits what a tensor map has for that."""
     bits = _CORNER_BITS.get(len(operand.axes))
-    per_step = WARP_SPECIALIZED_TILES[0].k * 2 // operand.tensor.type.dtype.nbytes
+    per_step = NARROW_TILES[0].k * 2 // operand.tensor.type.dtype.nbytes
     is_apart = operand.is_of_one_image or all(stride == 0 for stride in operand.batch_strides)
     if bits is None or not is_apart:
         return False
@@ -157,9 +160,8 @@ def _has_pixel_columns(operand: PatchOperand) -> bool:
         corners = (-axis.before, axis.after - reach, axis.after - reach - axis.step + 1)
         if reach >= 2 * limit or not all(-limit <= corner < limit for corner in corners):
             return False
-    # Pixels and lines that overlap, as in an expanded tensor or in windows, have no tensor map.
-    last = operand.axes[-1].stride
-    return dims.prove_le(operand.channels, last) is True and all(
+    # Pixels may overlap, as windows of a line do; those of an expanded tensor are all one.
+    return all(
         dims.prove_le(1, stride) is True for stride in (operand.image_stride, *(axis.stride for axis in operand.axes))
     )
 

@@ -106,6 +106,20 @@ TRANSPOSED_TILES = (
     _transposed(112, 256, 4),
 )
 """For warp-specialized kernels whose matrix units multiply transposed: rows of the result come in any multiple of 8."""
+NARROW_TILES = (
+    *(
+        replace(_tiles(m, n, stages), k=32)
+        for m, n, stages in (
+            (128, 128, 12),
+            (128, 32, 8),
+            (64, 128, 8),
+            (64, 64, 12),
+            (64, 32, 16),
+        )
+    ),
+    _transposed(128, 64, 7, 32),
+)
+"""For those of pixels whose channels are a multiple of 32 alone: rows of 64 bytes."""
 GROUP_TILES = (
     MatmulTiles(128, 128, 64, 4, (8, 1)),
     MatmulTiles(128, 64, 64, 4, (8, 1)),
