@@ -198,8 +198,28 @@ def test_depthwise_convolutions_of_any_batch_and_height_are_right(
         "%w: f16[8, 1, 3, 3]{1, 1, 24, 8}",
     )
     assert_right(text, "gpu.depthwise", 1e-2, sizes={"n": n, "h": h})
-    small, large = sources_of(text)
-    assert "unsigned item" in small and "unsigned long long item" in large
+    *small, large = sources_of(text)
+    assert all("unsigned item" in source for source in small) and "unsigned long long item" in large
+
+
+ANY_BATCH = graph(
+    "f16[n, 8, 9, 6]{432, 1, 48, 8}",
+    "f16[n, 8, 9, 6]{432, 1, 48, 8}",
+    f"conv(%x, %w, {SAME}, groups=8)",
+    "%w: f16[8, 1, 3, 3]{1, 1, 24, 8}",
+)
+
+
+@pytest.mark.parametrize("busy", [1, 40, 1 << 20], ids=["the largest", "one between", "the smallest"])
+def test_every_depthwise_tile_that_a_call_may_take_is_right(busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depthwise, "least_threads", lambda target: busy)
+    assert len(sources_of(f"symbol n: 1..\n{ANY_BATCH}")) == 3 + 1, "of three tiles, and for other addresses"
+    assert_right(f"symbol n: 1..\n{ANY_BATCH}", "gpu.depthwise", 1e-2, sizes={"n": 2})
+
+
+def test_depthwise_tiles_do_not_depend_on_the_first_batch() -> None:
+    one, many = (list(schedule_text(f"symbol n: 1.. hint {hint}\n{ANY_BATCH}").hashes.values()) for hint in (1, 500))
+    assert one == many
 
 
 @pytest.mark.parametrize("image", ["", "{384, 1, 64, 8}"], ids=["channels first", "channels last"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.dims import Dim
@@ -15,7 +16,7 @@ from hidet.gpu.schedules.product import WindowAxis
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Expr, Var
 from hidet.operators.rules import arithmetic_dtype
-from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.cost import element_count
 from hidet.schedule.task import Task, TaskTensor
 from hidet.target import GpuTarget
 
@@ -33,6 +34,14 @@ _LINE = WindowAxis(1, 0, 1, 1, 1, 1, 0, 0)
 """The missing axis of images that are lines."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a thread computes of each channel."""
+
+    pixels: int
+    rows: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Depthwise:
     """A convolution with a filter a channel.
@@ -43,6 +52,8 @@ class Depthwise:
     neighbours in the result. is_channel_fastest: whether threads that follow each other have neighbouring channels,
     else tiles that are neighbours across. patch: how many tiles, and groups of channels, are together in any case,
     channels counting fastest: where channels lie differently in image and result, both are moved in whole sectors so.
+    tiles: those among which a call takes the largest that keeps the device busy, by falling size; one where sizes are
+    known.
     """
 
     image: TaskTensor
@@ -57,6 +68,16 @@ class Depthwise:
     run: int
     is_channel_fastest: bool
     patch: tuple[int, int] | None
+    tiles: tuple[Tile, ...]
+
+    def with_tile(self, tile: Tile) -> Depthwise:
+        """With another tile for a thread."""
+        pixels, is_last = tile.pixels, self.output.element_strides[1] == 1
+        if self.is_channel_fastest and not is_last:
+            # Neighbouring threads write neighbours then, also where a thread's own results cannot be written at once.
+            pixels = run_of(self.output, pixels)
+        patch = None if self.is_channel_fastest == is_last else _patch(self.image.type, self.output, self.lanes, pixels)
+        return replace(self, pixels=pixels, rows=tile.rows, run=run_of(self.output, pixels), patch=patch)
 
     @property
     def is_kept(self) -> bool:
@@ -92,13 +113,18 @@ def depthwise_of(task: Task, target: GpuTarget) -> Depthwise | None:
     window = (_LINE, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
     lasts = [type_.element_strides[1] == 1 for type_ in (image.type, output)]
     lanes = _lanes(image.type, weight.type, output, total.dtype) if lasts[0] else 1
-    most_rows = _ROWS if _is_kept(window, lanes, total.dtype) else 1
-    pixels, rows = _tile(window, most_rows, element_count(shape) // lanes, per_device(_BUSY, target))
-    if lasts == [True, False]:
-        # Neighbouring threads write neighbours then, also where a thread's own results cannot be written at once.
-        pixels = run_of(output, pixels)
-    patch = None if lasts[0] == lasts[1] else _patch(image.type, output, lanes, pixels)
-    return Depthwise(image, weight, output, window, total, value, lanes, pixels, rows, 1, lasts[0], patch)
+    steps = _tiles(window, _ROWS if _is_kept(window, lanes, total.dtype) else 1)
+    tile = _largest_busy(steps, element_count(shape) // lanes, least_threads(target))
+    is_known = all(isinstance(extent, int) for extent in shape)
+    # Tiles twice as large are about as fast where both keep the device busy.
+    tiles = (tile,) if is_known else tuple(dict.fromkeys((*steps[:-1:2], steps[-1])))
+    conv = Depthwise(image, weight, output, window, total, value, lanes, 1, 1, 1, lasts[0], None, tiles)
+    return conv.with_tile(tile)
+
+
+def least_threads(target: GpuTarget) -> int:
+    """Threads below which smaller tiles keep more of a device busy."""
+    return per_device(_BUSY, target)
 
 
 def _lanes(image: TensorType, weight: TensorType, output: TensorType, total: DType) -> int:
@@ -135,20 +161,28 @@ def _patch(image: TensorType, output: TensorType, lanes: int, pixels: int) -> tu
     return min(2 * wide, _ceil_power(dims.ceildiv(output.shape[-1], pixels))), deep
 
 
-def _tile(window: tuple[WindowAxis, WindowAxis], most_rows: int, count: int, busy: int) -> tuple[int, int]:
-    """Pixels across and down for a thread, where there are `count` in all and `busy` threads keep the device so."""
+def _tiles(window: tuple[WindowAxis, WindowAxis], most_rows: int) -> tuple[Tile, ...]:
+    """Tiles of a thread by falling size, each half of the one before."""
     down, across = window
     # Windows that are steps apart share less, and tiles of more than there is are computed for nothing.
     pixels = min(max(1, _PIXELS // across.step), _ceil_power(across.results))
     rows = min(max(1, most_rows // down.step), _ceil_power(down.results))
-    while pixels * rows > 1 and count // (pixels * rows) < busy:
+    found = [Tile(pixels, rows)]
+    while pixels * rows > 1:
         if rows >= pixels:
             rows //= 2
         else:
             pixels //= 2
-    return pixels, rows
+        found.append(Tile(pixels, rows))
+    return tuple(found)
+
+
+def _largest_busy(tiles: Sequence[Tile], count: int, busy: int) -> Tile:
+    """The largest of which there are `busy`, where there are `count` results; the smallest where none is so many."""
+    return next((tile for tile in tiles if count // (tile.pixels * tile.rows) >= busy), tiles[-1])
 
 
 def _ceil_power(extent: Dim) -> int:
-    """The smallest power of two that is no less than an extent, which is guessed where it is a symbol."""
-    return 1 << (max(1, extent_estimate(extent)) - 1).bit_length()
+    """The smallest power of two that is no less than an extent, or what a call may make it."""
+    most = dims.bounds(extent)[1]
+    return _PIXELS * _ROWS if most is None else 1 << (max(1, most) - 1).bit_length()
