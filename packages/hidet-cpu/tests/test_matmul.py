@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from hidet import dims, dtypes
 from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.cpu.schedules.gemm_blocking import Extents, blocking_of, choose_item
+from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose_item
 from hidet.cpu.schedules.gemm_tile import tile_shape
+from hidet.cpu.schedules.pack import Order
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
 from hidet.graph import TensorType
 from hidet.testing import check_rule
@@ -155,3 +158,30 @@ def test_work_items_are_neither_few_nor_tiny(size: tuple[int, int, int]) -> None
     assert blocking.rows % shape.rows == 0
     assert items >= 4
     assert 4_000 <= blocking.nanoseconds <= 400_000
+
+
+@pytest.mark.parametrize("machine", ["cpu:znver5", "cpu:haswell", "cpu:x86-64-v2"])
+@pytest.mark.parametrize("order", [None, "steps", "columns", "taps"])
+def test_no_chunk_has_more_steps_than_work_items_have_room_for(machine: str, order: Order | None) -> None:
+    """What a work item packs is written to a buffer of `most_steps` steps."""
+    target = make_context(machine).target
+    shape = tile_shape(target, dtypes.f32)  # type: ignore[arg-type]  # the CPU target
+    for taps, run, columns in itertools.product((1, 3, 9, 49), (*range(1, 129, 3), 512), (16, 63, 256)):
+        extents = Extents(1, 98, columns, taps, run, max(shape.rows, 132), order)
+        for item in (choose_item(shape, 32 << 10, extents), Item(1, 1, 64), Item(4, 1, 81)):
+            blocking = blocking_of(shape, extents, item)
+            assert isinstance(blocking.taps, int) and isinstance(blocking.steps, int)
+            assert blocking.taps * blocking.steps <= blocking.most_steps, (taps, run, columns, item)
+
+
+@pytest.mark.parametrize(("channels", "filters", "size"), [(64, 48, 8), (32, 64, 7), (48, 63, 5), (24, 40, 9)])
+def test_taps_of_few_channels_that_work_items_pack_are_convolved_right(channels: int, filters: int, size: int) -> None:
+    """Nine taps of 64 channels in chunks of 80 steps: two taps of a chunk would not fit."""
+    image = f"f32[2, {channels}, {size}, {size}]{{{channels * size * size}, 1, {channels * size}, {channels}}}"
+    result = f"f32[2, {filters}, {size}, {size}]{{{filters * size * size}, 1, {filters * size}, {filters}}}"
+    text = f"""
+    graph g(%x: {image}, %w: f32[{filters}, {channels}, 3, 3]{{{9 * channels}, 1, {3 * channels}, {channels}}}):
+      %0: {result} = conv(%x, %w, padding=[1, 1])
+      return %0
+    """
+    check_rule(make_context("cpu").registry.schedules["cpu.conv"], text, "cpu", points=0, seeds=1)

@@ -191,7 +191,7 @@ def _chunk(taps: Dim, run: Dim, most_steps: int) -> tuple[Dim, Dim]:
     if taps * run <= most_steps:
         return taps, run
     if run <= most_steps and taps > 1:
-        chunks = _ceil(taps * run, most_steps)
+        chunks = _ceil(taps, most_steps // run)
         return _ceil(taps, chunks), run
     chunks = _ceil(run, most_steps)
     # an even number, so that two steps can be done at once
