@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 
 import numpy as np
 import pytest
@@ -11,10 +12,16 @@ from hidet import dims, dtypes
 from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
 from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose_item
+from hidet.cpu.schedules.gemm_choice import GemmParams
 from hidet.cpu.schedules.gemm_tile import tile_shape
+from hidet.cpu.schedules.gemv import MOST_ROWS
 from hidet.cpu.schedules.pack import Order
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
+from hidet.fusion.fuse import fuse
 from hidet.graph import TensorType
+from hidet.graph.graph import Graph
+from hidet.graph.parser import parse_graph
+from hidet.schedule.select import ScheduledTask, select_schedules
 from hidet.testing import check_rule
 from hidet.testing.interpret import interpret
 
@@ -160,6 +167,37 @@ def test_work_items_are_neither_few_nor_tiny(size: tuple[int, int, int]) -> None
     assert 4_000 <= blocking.nanoseconds <= 400_000
 
 
+ANY_ROWS = """
+symbol m: 1.. hint {hint}
+graph g(%x: f32[m, 300], %y: f32[70, 300], %b: f32[70]):
+  %0: f32[m, 70] = linear(%x, %y, %b)
+  %1: f32[m, 70] = relu(%0)
+  return %1
+"""
+
+
+def any_rows(hint: int) -> Graph:
+    return parse_graph(textwrap.dedent(ANY_ROWS.format(hint=hint)), context().registry.operators)
+
+
+def test_few_rows_are_a_gemv_and_more_are_tiles_where_a_call_tells_how_many_there_are() -> None:
+    compiled = compile_graph(any_rows(1000), context())
+    weight, bias = random_array(70, 300), random_array(70)
+    for rows in (1, 3, MOST_ROWS, MOST_ROWS + 1, 200):
+        x = random_array(rows, 300)
+        right = np.maximum(x.astype(np.float64) @ weight.T.astype(np.float64) + bias, 0)
+        np.testing.assert_allclose(compiled(x, weight, bias), right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("machine", ["cpu:znver5", "cpu:haswell"])
+@pytest.mark.parametrize("hint", [2, 40, 500, 100_000])
+def test_any_number_of_rows_has_kernels_for_few_and_many_whatever_the_first_one_is(machine: str, hint: int) -> None:
+    ctx = make_context(machine)
+    (step,) = select_schedules(fuse(any_rows(hint), ctx), ctx).steps
+    assert isinstance(step, ScheduledTask) and isinstance(step.decision.params, GemmParams)
+    assert step.decision.params.is_gemv and step.decision.params.item.tiles > 6, "columns are packed for many rows"
+
+
 @pytest.mark.parametrize("machine", ["cpu:znver5", "cpu:haswell", "cpu:x86-64-v2"])
 @pytest.mark.parametrize("order", [None, "steps", "columns", "taps"])
 def test_no_chunk_has_more_steps_than_work_items_have_room_for(machine: str, order: Order | None) -> None:
@@ -174,7 +212,7 @@ def test_no_chunk_has_more_steps_than_work_items_have_room_for(machine: str, ord
             assert blocking.taps * blocking.steps <= blocking.most_steps, (taps, run, columns, item)
 
 
-@pytest.mark.parametrize(("channels", "filters", "size"), [(64, 48, 8), (32, 64, 7), (48, 63, 5), (24, 40, 9)])
+@pytest.mark.parametrize(("channels", "filters", "size"), [(64, 48, 8), (48, 63, 5)])
 def test_taps_of_few_channels_that_work_items_pack_are_convolved_right(channels: int, filters: int, size: int) -> None:
     """Nine taps of 64 channels in chunks of 80 steps: two taps of a chunk would not fit."""
     image = f"f32[2, {channels}, {size}, {size}]{{{channels * size * size}, 1, {channels * size}, {channels}}}"

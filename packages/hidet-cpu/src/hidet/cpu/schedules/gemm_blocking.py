@@ -79,8 +79,10 @@ class Extents:
     order: Order | None = None
 
     def tiles(self, shape: TileShape) -> int:
-        """Tiles of all rows."""
-        return _ceil(_known(self.rows), shape.rows)
+        """Tiles of all rows; where a call tells how many there are, of no few: work items of more tiles than there are
+        take what there is, but items of few would pack columns again and again in calls of many rows."""
+        rows = self.rows if isinstance(self.rows, int) else max(_UNKNOWN_SIZE, _known(self.rows))
+        return _ceil(max(1, rows), shape.rows)
 
     def groups(self, shape: TileShape) -> int:
         """Column groups."""

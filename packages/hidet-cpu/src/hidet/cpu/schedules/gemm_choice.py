@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_spec import Gemm
 from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, tile_knob, tile_shape
-from hidet.cpu.schedules.gemv import can_be_gemv, gemv_groups, launch_gemv
+from hidet.cpu.schedules.gemv import MOST_ROWS, can_be_gemv, gemv_groups, launch_gemv
 from hidet.cpu.target import CpuTarget
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -29,8 +30,8 @@ class GemmParams:
 
     is_packed_on_the_way: whether each work item packs its columns, instead of a kernel before for all; False where they
     are packed already. is_gemv: whether columns are read where they lie (`hidet.cpu.schedules.gemv`), by items of
-    `item.groups` groups. copies_image: whether the image of a convolution is copied first, channels last, where taps of
-    a row of the kernel are one run.
+    `item.groups` groups; where a call tells how many rows there are, by calls of few. copies_image: whether the image
+    of a convolution is copied first, channels last, where taps of a row of the kernel are one run.
     """
 
     tile: RegisterTile
@@ -57,7 +58,7 @@ def default_params(
     """Good parameters for a tile of sums of type `dtype`. source: type of the columns as they lie."""
     shape = tile_shape(target, dtype, tile)
     item = choose_item(shape, target.cpu.l1_bytes, extents, streams_panels=_streams_panels(target, shape))
-    if is_gemv:
+    if is_gemv and isinstance(extents.rows, int):
         item = replace(item, groups=gemv_groups(shape, extents.run, source))
     return GemmParams(tile, item, is_packed_on_the_way, is_gemv)
 
@@ -163,8 +164,13 @@ def _first(alike: Sequence[int], default: int) -> int:
 def launch_product(
     builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape, extents: Extents, params: GemmParams
 ) -> None:
-    """Add the kernel of `gemm` as chosen, and its launch."""
-    if params.is_gemv:
-        launch_gemv(builder, task, gemm, shape, params.item.groups)
+    """Add the kernel of `gemm` as chosen, and its launch; both where a call tells whether it has few rows."""
+    in_place = functools.partial(launch_gemv, builder, task, gemm, shape)
+    tiled = functools.partial(launch_gemm, builder, task, gemm, shape, blocking_of(shape, extents, params.item))
+    if not params.is_gemv:
+        tiled()
+    elif isinstance(gemm.rows, int):
+        in_place(params.item.groups)
     else:
-        launch_gemm(builder, task, gemm, shape, blocking_of(shape, extents, params.item))
+        groups = gemv_groups(shape, extents.run, gemm.right.pointer.dtype)
+        builder.run_either(builder.size(gemm.rows) <= MOST_ROWS, lambda: in_place(groups), tiled)

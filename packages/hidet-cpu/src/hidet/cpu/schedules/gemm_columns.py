@@ -85,9 +85,10 @@ def order_of(column: Dim, taps: Sequence[Axis], step: Dim) -> Order:
 
 
 def is_packed_on_the_way(rows: Dim, taps: int = 1) -> bool:
-    """Whether columns that so many rows share are packed by each work item, instead of once before for all."""
-    count = rows if isinstance(rows, int) else dims.hint_value(rows)
-    return (count is None or count <= _MOST_ROWS) and can_be_packed_on_the_way(taps)
+    """Whether columns that so many rows share are packed by each work item, instead of once before for all; of as many
+    as a call tells, work items pack them: calls of few rows need no more than a part of the time."""
+    has_many = dims.prove_lt(_MOST_ROWS, rows) is True
+    return not has_many and can_be_packed_on_the_way(taps)
 
 
 def can_be_packed_on_the_way(taps: int) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Launch
+from hidet.ir.stmt import If, Launch
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.lowering import KernelScope
 
@@ -24,6 +24,15 @@ def parameter(scope: KernelScope, dim: Dim, name: str) -> Var:
 
 class ProgramBuilder(EntryBuilder):
     """Launches kernels over grids, each with its cost."""
+
+    def run_either(self, condition: Expr, first: Callable[[], None], second: Callable[[], None]) -> None:
+        """Do what `first` adds to the entry function where a condition holds, else what `second` adds."""
+        before = self._stmts
+        self._stmts = []
+        first()
+        then, self._stmts = build.seq(self._stmts), []
+        second()
+        self._stmts = [*before, If(condition, then, build.seq(self._stmts))]
 
     def launch(
         self, function: Function, pointers: Sequence[Expr], scope: KernelScope, grid: Sequence[Dim], cost: Dim

@@ -32,8 +32,8 @@ from hidet.schedule.lowering import KernelScope
 from hidet.schedule.shared_functions import share_functions
 from hidet.schedule.task import Task
 
-# Rows up to which columns are read in place: more share a packed panel with profit.
-_MOST_ROWS = 24
+MOST_ROWS = 24
+"""Rows up to which columns are read in place: more share a packed panel with profit."""
 # Steps a lane adds up in one accumulator, at most: see `_MOST_STEPS` of `gemm_blocking`.
 _MOST_ADDED = 256
 # Bytes a core fetches from beyond its caches in a nanosecond, and the shortest work item worth starting, in ns.
@@ -45,10 +45,9 @@ def can_be_gemv(extents: Extents) -> bool:
     return extents.order == "steps" and extents.taps == 1
 
 
-def is_skinny(rows: Dim) -> bool:
-    """Whether there are so few rows that columns are better read in place than packed."""
-    count = rows if isinstance(rows, int) else dims.hint_value(rows)
-    return count is not None and count <= _MOST_ROWS
+def may_be_skinny(rows: Dim) -> bool:
+    """Whether there are, or a call may have, so few rows that columns are better read in place than packed."""
+    return dims.prove_lt(MOST_ROWS, rows) is not True
 
 
 def gemv_groups(shape: TileShape, run: Dim, source: DType) -> int:
@@ -77,7 +76,7 @@ def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
     source = scope.pointer("columns", right.pointer.dtype)
     outer = (*builder.pointers.values(), *gemm.sources, right.pointer)
 
-    known_rows = gemm.rows if isinstance(gemm.rows, int) else _MOST_ROWS
+    known_rows = gemm.rows if isinstance(gemm.rows, int) else MOST_ROWS
     height = min(4, 1 << (known_rows - 1).bit_length() if known_rows else 1, shape.lanes)
     group_ns = _group_ns(shape, gemm.run, right.pointer.dtype)
 
@@ -91,13 +90,13 @@ def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
     )
     function = dot_function(shape, height, gemm.element, right.pointer.dtype)
     k, finish = IRBuilder(), IRBuilder()
-    table = k.array("table", dtypes.i64, _MOST_ROWS, space="local")
-    buffer = k.array("tile", shape.dtype, _MOST_ROWS * shape.columns, space="local")
-    first_row = k.let("first_row", row_block * _MOST_ROWS)
-    rows = k.let("rows", build.minimum(build.index(_MOST_ROWS), sizes.rows - first_row))
+    table = k.array("table", dtypes.i64, MOST_ROWS, space="local")
+    buffer = k.array("tile", shape.dtype, MOST_ROWS * shape.columns, space="local")
+    first_row = k.let("first_row", row_block * MOST_ROWS)
+    rows = k.let("rows", build.minimum(build.index(MOST_ROWS), sizes.rows - first_row))
     group = build.size_var("group")
     all_groups = build.binary("truncdiv", sizes.columns + (shape.columns - 1), build.index(shape.columns))
-    filled = RowTable(table, build.index(_MOST_ROWS), first_row, build.index(_MOST_ROWS), sizes.rows - 1)
+    filled = RowTable(table, build.index(MOST_ROWS), first_row, build.index(MOST_ROWS), sizes.rows - 1)
     first_column = group * shape.columns
     tile = FinishedTile(
         first_row=first_row,
@@ -120,7 +119,7 @@ def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
     grid_vars = (problem, column_block, row_block)
     kernel = Function("gemv", scope.params, k.body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
     groups = dims.ceildiv(gemm.columns, shape.columns)
-    grid = (gemm.problems, dims.ceildiv(groups, groups_of_item), dims.ceildiv(gemm.rows, _MOST_ROWS))
+    grid = (gemm.problems, dims.ceildiv(groups, groups_of_item), dims.ceildiv(gemm.rows, MOST_ROWS))
     builder.add((function,))
     builder.launch(kernel, outer, scope, grid, max(1, int(groups_of_item * group_ns)))
 
