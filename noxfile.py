@@ -42,7 +42,7 @@ TORCH = "torch==2.13.0"
 JAX = ("jax>=0.10,<0.11", "flax>=0.12", "flatbuffers")
 TENSORFLOW = "tensorflow-cpu>=2.16" if sys.platform != "darwin" else "tensorflow>=2.16"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-FUZZERS = ("artifacts", "onnx_models", "onnx_trained", "torch_programs")
+FUZZERS = ("artifacts", "layers", "onnx_models", "onnx_trained", "torch_programs")
 CUDA_REQUIREMENTS = ("nvidia", "cuda", "triton")
 # Installed without their dependencies: torchvision asks for the CUDA build of torch, and the packages that carry the
 # trained weights of MiniLM and silero-vad ask for sentence-transformers and torchaudio, not needed to read them.
