@@ -114,6 +114,9 @@ COPIED = {
     "channels first, few filters": Conv(2, 128, (9, 11), (3, 3), made="first", filters=4),
     "channels first, volumes": Conv(2, 64, (3, 4, 5), (3, 3, 3), made="first", added="time"),
     "channels first, rounded": Conv(2, 32, (5, 8), (3, 1), dtype="f32", made="first"),
+    "sums that blocks have different parts of": Conv(
+        3, 96, (5, 9), (3, 3), pads=(0, 0), step=2, filters=136, added="time"
+    ),
     "channels first, split": Conv(2, 320, (5, 8), (3, 3), made="first", filters=3),
 }
 

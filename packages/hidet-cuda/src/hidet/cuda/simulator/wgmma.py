@@ -6,6 +6,7 @@ shared memory must stay until then.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -136,8 +137,9 @@ def _product(shape: MatrixShape, from_registers: bool) -> Meaning:
             _require_fence(site, source, segment)
             held = gathered(registers(site, a, shape.a, 64 * k // GROUP), operand_a(16, k, shape.a.nbytes), (16, k))
             held = held.reshape(-1, 64, k)
-        results, reading = [], []
-        for group in range(site.count // GROUP):
+        results = []
+        for group, queue in enumerate(_queues(site)):
+            reading = []
             if held is not None:
                 left = held[group]
             else:
@@ -146,10 +148,11 @@ def _product(shape: MatrixShape, from_registers: bool) -> Meaning:
             right, read = _shared_operand(site, group, descriptor_b, (n, k), shape, "b", slow_b)
             reading.append(read)
             results.append(multiply_add(left, right.T, before[group], out))
+            own = units[group * GROUP : (group + 1) * GROUP]
+            land = functools.partial(memory.shadow.land, own)
+            queue.open.append(Background(reading, land, site.activation.stmt, (memory, own)))
         memory.data[index] = to_bytes(scattered(np.stack(results).reshape(-1, 16, n), places), out)
         memory.shadow.expect(units)
-        operation = Background(reading, lambda: memory.shadow.land(units), site.activation.stmt, (memory, units))
-        _queue(site).open.append(operation)
 
     return Meaning(run)
 
@@ -160,19 +163,22 @@ def _orders(slow: tuple[Array, ...]) -> tuple[bool, bool]:
     return (False, flags[0]) if len(flags) == 1 else (flags[0], flags[1])
 
 
-def _queue(site: Site) -> Queue:
-    """The products of the callers; warp groups that run together wait together."""
-    return site.wave.copies.products.setdefault(int(site.agents[0]), Queue())
+def _queues(site: Site) -> list[Queue]:
+    """The products of each of the callers' warp groups; those that run together here may part, as where a block has a
+    shorter sum than another one."""
+    return [site.wave.copies.products.setdefault(int(agent), Queue()) for agent in site.agents[::GROUP]]
 
 
 def _wait(site: Site, groups: Array) -> None:
     require_groups(site, GROUP)
-    site.wave.copies.finish_queue(_queue(site), immediate(groups))
+    for queue in _queues(site):
+        site.wave.copies.finish_queue(queue, immediate(groups))
 
 
 def _commit(site: Site) -> None:
     require_groups(site, GROUP)
-    _queue(site).commit()
+    for queue in _queues(site):
+        queue.commit()
 
 
 def _from_registers(name: str) -> bool:
