@@ -9,7 +9,7 @@ import pytest
 
 from hidet.cuda.schedules import product_tiles
 from hidet.cuda.schedules.tiling import NARROW_TILES, TRANSPOSED_TILES, WARP_SPECIALIZED_TILES
-from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Call
 from hidet.ir.visit import walk
@@ -156,6 +156,21 @@ OTHERS = {
 @pytest.mark.parametrize("conv", OTHERS.values(), ids=OTHERS)
 def test_threads_copy_what_no_tensor_map_describes(conv: Conv) -> None:
     assert not any("im2col" in name for name in copies(conv))
+
+
+OVERLAPPING = """
+graph g(%x: f16[2, 9, 56], param %f: f16[72, 32, 3, 1]{96, 1, 32, 32}):
+  %0: f16[2, 9, 4, 32]{504, 56, 8, 1} = unfold(%x, axis=2, size=32, step=8)
+  %1: f16[2, 32, 9, 4]{504, 1, 56, 8} = transpose(%0, perm=[0, 3, 1, 2])
+  %2: f16[2, 72, 5, 4]{1440, 1, 288, 72} = conv(%1, %f, stride=[2, 1], padding=[[1, 1], [0, 0]])
+  return %2
+"""
+
+
+def test_pixels_that_overlap_are_copied_by_tma() -> None:
+    """Windows of lines, each of which begins at a multiple of 16 bytes."""
+    assert_right(OVERLAPPING, "cuda.matmul", 1e-2, arch="sm_90a")
+    assert "im2col" in sources_of(OVERLAPPING, "sm_90a")[0]
 
 
 def test_kernels_that_copy_pixels_compile_without_spills() -> None:

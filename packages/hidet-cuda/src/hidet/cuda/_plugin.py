@@ -97,15 +97,6 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="products and convolutions of f32 run on matrix units where tf32 is allowed",
         ),
         PassSpec(
-            name="cuda-windows-as-channels",
-            level="graph",
-            targets=("cuda",),
-            after=("assign-layout", "gpu-im2col-patches"),
-            before=("gpu-channels-last",),
-            load="hidet.cuda.passes.windows_as_channels:WindowsAsChannels",
-            doc="convolutions of few channels that step over columns see windows of lines as channels",
-        ),
-        PassSpec(
             name="cuda-rows-along-k",
             level="graph",
             targets=("cuda",),
