@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from tests.fuzz.children import End, ends, in_batches, report, serve
+from tests.fuzz.torch_programs import is_device_usable
 
 MODULE = "tests.fuzz.layers"
 _COUNTS = (1, 3, 8, 16, 24, 31, 32, 40, 48, 56, 63, 64, 65, 72, 80, 96, 128)
@@ -137,7 +138,7 @@ def main() -> None:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
         torch.backends.cudnn.allow_tf32 = False
-        serve(end_of, is_device_usable=(lambda: True) if torch.cuda.is_available() else None)
+        serve(end_of, is_device_usable=is_device_usable if torch.cuda.is_available() else None)
     else:
         count, jobs, seed, device = arguments.count, arguments.jobs, arguments.seed, arguments.device
         report(in_batches(count, lambda many, first: run(many, jobs, seed + first, device)))

@@ -20,7 +20,7 @@ from hidet.cpu.constants import fma_rate
 from hidet.cpu.schedules.gemm_blocking import Blocking, Extents, Item, blocking_of
 from hidet.cpu.schedules.gemm_choice import GemmParams
 from hidet.cpu.schedules.gemm_tile import EDGE_ROWS, TileShape
-from hidet.cpu.schedules.gemv import MOST_ROWS
+from hidet.cpu.schedules.gemv import MOST_ROWS, is_skinny
 from hidet.cpu.schedules.pack import Order
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -75,7 +75,7 @@ def gemm_seconds(
 ) -> float:
     """Seconds of a product with these parameters, the kernels before it and all."""
     model = _Model(extents, operands, shape, constants, min(threads, constants.cores))
-    if params.is_gemv and (isinstance(extents.rows, int) or known(extents.rows) <= MOST_ROWS):
+    if params.is_gemv and (is_skinny(extents.rows) is not None or known(extents.rows) <= MOST_ROWS):
         return model.before(is_packed=False) + model.dots(params.item.groups)
     is_packed = operands.order is not None and not params.is_packed_on_the_way
     return model.before(is_packed=is_packed) + model.tiles(blocking_of(shape, extents, params.item))

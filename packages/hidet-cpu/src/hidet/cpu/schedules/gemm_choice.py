@@ -12,7 +12,7 @@ from hidet.cpu.schedules.gemm_blocking import Extents, Item, blocking_of, choose
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_spec import Gemm
 from hidet.cpu.schedules.gemm_tile import RegisterTile, TileShape, tile_knob, tile_shape
-from hidet.cpu.schedules.gemv import MOST_ROWS, can_be_gemv, gemv_groups, launch_gemv
+from hidet.cpu.schedules.gemv import MOST_ROWS, can_be_gemv, gemv_groups, is_skinny, launch_gemv
 from hidet.cpu.target import CpuTarget
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -58,7 +58,7 @@ def default_params(
     """Good parameters for a tile of sums of type `dtype`. source: type of the columns as they lie."""
     shape = tile_shape(target, dtype, tile)
     item = choose_item(shape, target.cpu.l1_bytes, extents, streams_panels=_streams_panels(target, shape))
-    if is_gemv and isinstance(extents.rows, int):
+    if is_gemv and is_skinny(extents.rows) is not None:
         item = replace(item, groups=gemv_groups(shape, extents.run, source))
     return GemmParams(tile, item, is_packed_on_the_way, is_gemv)
 
@@ -169,7 +169,7 @@ def launch_product(
     tiled = functools.partial(launch_gemm, builder, task, gemm, shape, blocking_of(shape, extents, params.item))
     if not params.is_gemv:
         tiled()
-    elif isinstance(gemm.rows, int):
+    elif is_skinny(gemm.rows) is not None:
         in_place(params.item.groups)
     else:
         groups = gemv_groups(shape, extents.run, gemm.right.pointer.dtype)

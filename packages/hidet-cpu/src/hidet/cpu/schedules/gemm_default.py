@@ -15,7 +15,7 @@ from hidet.cpu.schedules.cost_gemm import Operands, gemm_seconds, item_count
 from hidet.cpu.schedules.gemm_blocking import Extents
 from hidet.cpu.schedules.gemm_choice import GemmParams, default_params
 from hidet.cpu.schedules.gemm_tile import RegisterTile, register_tile, tile_knob, tile_shape
-from hidet.cpu.schedules.gemv import can_be_gemv, may_be_skinny
+from hidet.cpu.schedules.gemv import can_be_gemv, is_skinny
 from hidet.cpu.target import CpuTarget
 from hidet.dtypes import DType
 
@@ -31,7 +31,7 @@ def choose_params(
     """Good parameters for sums of type `dtype`."""
     usual, may_be_gemv = register_tile(target), can_be_gemv(extents)
     before = replace(extents, order=None)
-    is_gemv = may_be_gemv and may_be_skinny(extents.rows)
+    is_gemv = may_be_gemv and is_skinny(extents.rows) is not False
     shape, constants = tile_shape(target, dtype, usual), target.published_constants()
 
     def params_of(tile: RegisterTile, is_gemv: bool, is_on_the_way: bool = is_packed_on_the_way) -> GemmParams:
@@ -39,7 +39,7 @@ def choose_params(
         return default_params(target, dtype, operands.column, known, tile, is_on_the_way, is_gemv=is_gemv)
 
     # A program that also has a GEMV, for calls of few rows.
-    has_both = is_gemv and not isinstance(extents.rows, int)
+    has_both = is_gemv and is_skinny(extents.rows) is None
 
     def others() -> Iterator[GemmParams]:
         """What else may be good."""

@@ -45,9 +45,9 @@ def can_be_gemv(extents: Extents) -> bool:
     return extents.order == "steps" and extents.taps == 1
 
 
-def may_be_skinny(rows: Dim) -> bool:
-    """Whether there are, or a call may have, so few rows that columns are better read in place than packed."""
-    return dims.prove_lt(MOST_ROWS, rows) is not True
+def is_skinny(rows: Dim) -> bool | None:
+    """Whether there are so few rows that columns are better read in place than packed; None where a call tells."""
+    return dims.prove_le(rows, MOST_ROWS)
 
 
 def gemv_groups(shape: TileShape, run: Dim, source: DType) -> int:

@@ -48,8 +48,8 @@ TILES = (
 """For `mma.sync`, by falling size."""
 
 
-def _tiles(m: int, n: int, stages: int) -> MatmulTiles:
-    return MatmulTiles(m, n, 64, stages, (m // 16, 1))
+def _tiles(m: int, n: int, stages: int, k: int = 64) -> MatmulTiles:
+    return MatmulTiles(m, n, k, stages, (m // 16, 1))
 
 
 WARP_SPECIALIZED_TILES = (
@@ -107,16 +107,11 @@ TRANSPOSED_TILES = (
 )
 """For warp-specialized kernels whose matrix units multiply transposed: rows of the result come in any multiple of 8."""
 NARROW_TILES = (
-    *(
-        replace(_tiles(m, n, stages), k=32)
-        for m, n, stages in (
-            (128, 128, 12),
-            (128, 32, 8),
-            (64, 128, 8),
-            (64, 64, 12),
-            (64, 32, 16),
-        )
-    ),
+    _tiles(128, 128, 12, 32),
+    _tiles(128, 32, 8, 32),
+    _tiles(64, 128, 8, 32),
+    _tiles(64, 64, 12, 32),
+    _tiles(64, 32, 16, 32),
     _transposed(128, 64, 7, 32),
 )
 """For those of pixels whose channels are a multiple of 32 alone: rows of 64 bytes."""
