@@ -50,6 +50,31 @@ for i in range(3):
     assert [out[64 * i + 40] for i in range(3)] == [0, 1, 2]
 
 
+def test_warp_groups_take_turns_in_the_same_statements():
+    """Each waits at a barrier of its own, and lets the other one go on there, of which it is ahead by half a round."""
+    body = f"""
+s: f32[1] @ shared
+if t < 256:
+    if t // 128 == 1:
+        {named(1, 256, "arrive")}
+    for i in range(3):
+        if t // 128 == 0:
+            {named(1, 256)}
+        else:
+            {named(2, 256)}
+        if t % 128 == 0:
+            s[0] = cast(2 * i + cast(t // 128, i64), f32)
+            p[2 * i + cast(t // 128, i64)] = s[0]
+        if t // 128 == 0:
+            {named(2, 256, "arrive")}
+        else:
+            {named(1, 256, "arrive")}
+"""
+    assert run(body, 6, block=(288,)) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(DataRace):
+        run(body.replace(named(2, 256), "pass").replace(named(2, 256, "arrive"), "pass"), 6, block=(288,))
+
+
 def test_a_barrier_with_two_counts_is_refused():
     with pytest.raises(LaunchError, match="expect 64 and 96 threads there"):
         run(f"if t < 32:\n    {named(1, 64)}\nelse:\n    {named(1, 96)}")

@@ -19,7 +19,7 @@ def _named(waits: bool) -> Meaning:
     def run(site: Site, barrier: Array, threads: Array) -> Steps:
         yield from site.wave.barriers.numbered(site, immediate(barrier), immediate(threads), waits)
 
-    return Meaning(run, waits=True)
+    return Meaning(run, waits=True, lets_go=not waits)
 
 
 def _cluster_wait(site: Site) -> Steps:

@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hidet.gpu.simulator.lanes import Lanes, merge
 from hidet.gpu.simulator.memory import put_value, take_value
 from hidet.gpu.simulator.strand import Steps, Strand, Wait
+from hidet.gpu.simulator.team import WARP
 
 if TYPE_CHECKING:
     from hidet.gpu.simulator.activation import Activation
+    from hidet.gpu.simulator.team import Team
     from hidet.ir.stmt import Stmt
+
+
+_GROUP = 4 * WARP
+"""Threads of a warp group, which matrix units take together."""
 
 
 @dataclass(slots=True)
@@ -26,11 +34,16 @@ class Exits:
 def run_sides(
     activation: Activation, sides: Sequence[tuple[Stmt | None, Lanes]], lanes: Lanes, exits: Exits | None
 ) -> Steps:
-    """Run the sides of a branch as strands, and go on when all have come to its end; gives the threads that do."""
-    scheduler = activation.launch.scheduler
+    """Run the sides of a branch as strands, and go on when all have come to its end; gives the threads that do.
+
+    Warp groups that take turns are strands of their own.
+    """
+    scheduler, program = activation.launch.scheduler, activation.launch.program
     strands, branches = [], []
-    for side, part in sides:
-        if side is not None:
+    for side, together in sides:
+        if side is None:
+            continue
+        for part in _by_group(activation.team, together) if program.takes_turns(side) else [together]:
             branch = _branch_off(activation)
             strand = scheduler.add(Strand(branch.stmts(side, part, exits), activation.team, part))
             strand.function, strand.stmt = activation.function.name, side
@@ -44,6 +57,12 @@ def run_sides(
     )
     _join(activation, branches)
     return merge([*(strand.result for strand in strands), *idle], lanes)
+
+
+def _by_group(team: Team, lanes: Lanes) -> list[Lanes]:
+    """The threads of each warp group, of all blocks of a team."""
+    groups = team.thread[lanes.index] // _GROUP
+    return [lanes.only(groups == group) for group in np.unique(groups)]
 
 
 def _branch_off(activation: Activation) -> Activation:

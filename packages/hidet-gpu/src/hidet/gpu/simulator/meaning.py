@@ -55,10 +55,12 @@ class Site:
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """function(site, *arguments): arguments are arrays with a row a thread, or one, and `Pointers`; gives an array or
-    None. `waits`: it is a generator of waits that returns the value."""
+    None. `waits`: it is a generator of waits that returns the value. `lets_go`: threads that run together let some of
+    them go on, and others wait for these."""
 
     function: Callable[..., Any]
     waits: bool = False
+    lets_go: bool = False
 
 
 def immediate(value: Array) -> int:

@@ -25,6 +25,7 @@ class Program:
         self._waits: dict[int, bool] = {}
         self._calls: dict[int, list[e.Call]] = {}
         self._reads: dict[int, bool] = {}
+        self._turns: dict[int, bool] = {}
         self._waiting = self._waiting_names()
 
     def _waiting_names(self) -> frozenset[str]:
@@ -63,6 +64,14 @@ class Program:
                 or (isinstance(part, s.While) and self.reads_memory(part))
                 for part in walk(node)
             )
+        return known
+
+    def takes_turns(self, node: IRNode) -> bool:
+        """Whether threads in a statement may wait for others that come to the same one later, or have been there."""
+        known = self._turns.get(id(node))
+        if known is None:
+            rows = (part.intrinsic for part in walk(node) if isinstance(part, e.Call))
+            known = self._turns[id(node)] = any(row is not None and self.meaning(row).lets_go for row in rows)
         return known
 
     def waiting_calls(self, roots: Sequence[IRNode]) -> list[e.Call]:
