@@ -13,6 +13,8 @@ import pytest
 from hidet import dims, dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
+from hidet.cuda import target as target_module
+from hidet.cuda.arch import usual_facts
 from hidet.cuda.schedules import attention_tiles
 from hidet.cuda.schedules.attention_plan import Plan, choose_plan, conditions, plans_by_size
 from hidet.cuda.schedules.attention_space import attention_space
@@ -407,6 +409,28 @@ def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pyte
     shapes = {name: (1, 2, keys if name != "q" else 20, 64) for name in "qkv"}
     text = graph("f16", ("b", 2, "s", 64), ("b", 2, "t", 64), hints={"b": 1, "s": 20, "t": 300})
     is_right(text, "f16", shapes, sizes={"b": 1, "s": 20, "t": keys}, arch="sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("depth", "is_causal", "queries", "keys"),
+    [
+        (64, False, 420, 300),
+        (64, True, 400, 400),
+        (112, True, 300, 300),
+        (128, False, 129, 257),
+        (128, True, 520, 520),
+        (192, False, 300, 300),
+    ],
+)
+def test_blocks_take_one_tile_after_the_other(depth, is_causal, queries, keys, monkeypatch):
+    """Two blocks have more tiles than that, whose queries, keys and values come while the one before is stored."""
+    monkeypatch.setattr(
+        target_module, "usual_facts", lambda capability: replace(usual_facts(capability), multiprocessors=2)
+    )
+    shapes = {name: (2, 2, queries if name == "q" else keys, depth) for name in "qkv"}
+    text = graph("f16", shapes["q"], shapes["k"], is_causal=is_causal)
+    assert plan(text, "sm_90a").is_warp_specialized
+    is_right(text, "f16", shapes, arch="sm_90a", is_causal=is_causal)
 
 
 def unmet(problem, plan, target):

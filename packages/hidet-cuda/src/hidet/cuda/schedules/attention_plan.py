@@ -369,7 +369,7 @@ def shared_bytes(problem: AttentionProblem, tiles: AttentionTiles) -> int:
 
 
 def specialized_bytes(problem: AttentionProblem, tiles: AttentionTiles) -> int:
-    """What a warp-specialized block needs of shared memory, whose results are staged where its queries were."""
+    """What a warp-specialized block needs of shared memory, where results are staged in the place of queries."""
     depth, width = (row_room(extent) or padded(extent) for extent in (problem.depth, problem.width))
     nbytes = problem.q.dtype.nbytes
     return nbytes * (tiles.rows * depth + tiles.stages * tiles.keys * (depth + width)) + _BARRIER_BYTES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hidet import dims, dtypes
@@ -18,10 +20,11 @@ from hidet.cuda.schedules.attention_plan import (
     splits_of_call,
 )
 from hidet.cuda.tile.machine import machine
-from hidet.cuda.tile.warp_specialized import lower_warp_specialized
+from hidet.cuda.tile.warp_specialized import WarpSpecializedKernel, lower_persistent, lower_warp_specialized
 from hidet.dims import Dim
 from hidet.gpu.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.gpu.schedules.program import ProgramBuilder
+from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.attention import Heads, attention_kernel
 from hidet.ir import build
@@ -59,7 +62,9 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
     k, v = heads.dense("k", problem.depth), heads.dense("v", problem.width)
     axes = heads.axes()
     rows_axis = (row_block, row_blocks)
-    values: list[tuple[Var, Expr]] = [(row_blocks, (heads.rows + (tiles.rows - 1)) // tiles.rows)]
+    blocks_of_head = (heads.rows + (tiles.rows - 1)) // tiles.rows
+    values: list[tuple[Var, Expr]] = [(row_blocks, blocks_of_head)]
+    total = math.prod((extent for _, extent in axes), start=blocks_of_head)
     part: tuple[Expr, Expr] | None = None
     count = dims.product(head_extents(problem, stacked=stacked)) * dims.ceildiv(
         row_count(problem, stacked=stacked), tiles.rows
@@ -76,7 +81,7 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
         part = first, length
         result, logsumexp = partial_matrices(heads, splits, split)
         pointers += [partial.totals, partial.logarithms]
-        count = count * partial.splits
+        count, total = count * partial.splits, total * splits
     first_key = build.index(0) if part is None else part[0]
     depth, width = padded(problem.depth), padded(problem.width)
     rooms = (more_room(depth), more_room(width)) if plan.is_warp_specialized else (0, 0)
@@ -100,15 +105,27 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
     builder.record(kernel)
     if plan.is_warp_specialized:
         counts = {index: extent for index, extent in axes if isinstance(index, Var)}
-        lowered = lower_warp_specialized(kernel, counts if has_apart_rows(problem) else None)
+        lowered, most = _lower_specialized(kernel, counts if has_apart_rows(problem) else None, total, target)
         function, threads, maps = lowered.function, lowered.threads, lowered.maps
     else:
-        function, threads, maps = lower_kernel(kernel, machine()), kernel.threads, ()
+        function, threads, maps, most = lower_kernel(kernel, machine()), kernel.threads, (), None
     arguments = [described.argument for described in maps]
-    launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), threads, arguments)
+    grid = (builder.size(count if most is None else dims.minimum(count, most)),)
+    launch = builder.launch(function, pointers, scope.arguments, grid, threads, arguments)
     if partial is None:
         return launch
     return build.seq([launch, merge_launch(builder, problem, partial, stacked=stacked)])
+
+
+def _lower_specialized(
+    kernel: TileKernel, counts: Mapping[Var, Expr] | None, total: Expr, target: GpuTarget
+) -> tuple[WarpSpecializedKernel, int | None]:
+    """The warp-specialized kernel, and the most blocks it is launched with: as many as run together where each takes
+    several of the `total` tiles; None for one of each. counts: as of `lower_warp_specialized`."""
+    persistent = None if counts is None else lower_persistent(replace(kernel, grid=(total,)), counts, target)
+    if persistent is None:
+        return lower_warp_specialized(kernel, counts), None
+    return persistent, target.multiprocessors
 
 
 def _chunk_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> tuple[Dim, Dim]:

@@ -27,12 +27,25 @@ def begin_stages(
     The other loads of these stages are left to `copy_stages`."""
     first = Stages(stages.count, stages.barriers)
     steps = [
-        barrier("arrive_expect", first.full(), Const(_stage_bytes(ring), i32)),
-        *_copies(ring, maps, shared, first, weights),
+        barrier("arrive_expect", first.full(), Const(_stage_bytes(ring.loads), i32)),
+        *_copies(ring.loads, maps, shared, first, weights),
         first.advanced(),
     ]
     loop = s.For(ring.index, build.index(0), build.minimum(ring.extent, stages.count), build.seq(steps))
-    return build.seq([*first.declared(), *_placed(ring, maps, weights), loop])
+    return build.seq([*first.declared(), *_placed(ring.loads, maps, weights), loop])
+
+
+def copy_tiles(
+    loads: Sequence[Load], maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages
+) -> list[s.Stmt]:
+    """The producer: fill the next stage, when it is empty, with a tile of each load."""
+    return [
+        # A fresh barrier counts as having completed the phase before its first one.
+        barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
+        barrier("arrive_expect", stages.full(), Const(_stage_bytes(loads), i32)),
+        *_copies(loads, maps, shared, stages, [True] * len(maps)),
+        stages.advanced(),
+    ]
 
 
 def copy_stages(
@@ -42,21 +55,18 @@ def copy_stages(
     stages: Stages,
     weights: Sequence[bool] = (),
     is_begun: Expr | None = None,
+    behind_first: Sequence[s.Stmt] = (),
 ) -> s.Stmt:
     """The producer: one stage after the other as they become empty. shared: arrays of the stages of each tile.
-    is_begun: whether `begin_stages` has filled the first of them with `weights`; None where that was never asked."""
-    every = [True] * len(maps)
-    filled = [
-        # A fresh barrier counts as having completed the phase before its first one.
-        barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
-        barrier("arrive_expect", stages.full(), Const(_stage_bytes(ring), i32)),
-        *_copies(ring, maps, shared, stages, every),
-        stages.advanced(),
-    ]
-    placed = _placed(ring, maps, every)
+    is_begun: whether `begin_stages` has filled the first of them with `weights`; None where that was never asked.
+    behind_first: what is done when the first of them is filled."""
+    filled = copy_tiles(ring.loads, maps, shared, stages)
+    if behind_first:
+        filled.append(s.If(build.equal(ring.index, 0), build.seq(behind_first)))
+    placed = _placed(ring.loads, maps, [True] * len(maps))
     if is_begun is None:
         return build.seq([*placed, s.For(ring.index, build.index(0), ring.extent, build.seq(filled))])
-    others = _copies(ring, maps, shared, stages, [not is_weight for is_weight in weights])
+    others = _copies(ring.loads, maps, shared, stages, [not is_weight for is_weight in weights])
     # A number that all threads share: TMA takes its arguments from uniform registers.
     begun = build.size_var("begun")
     count = build.select(is_begun, build.minimum(ring.extent, stages.count), build.index(0))
@@ -70,24 +80,28 @@ def copy_stages(
     )
 
 
-def _stage_bytes(ring: Ring) -> int:
-    return sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
+def _stage_bytes(loads: Sequence[Load]) -> int:
+    return sum(load.target.layout.size * load.target.dtype.nbytes for load in loads)
 
 
 def _copies(
-    ring: Ring, maps: Sequence[SourceMap], shared: Mapping[STile, Var], stages: Stages, chosen: Sequence[bool]
+    loads: Sequence[Load],
+    maps: Sequence[SourceMap],
+    shared: Mapping[STile, Var],
+    stages: Stages,
+    chosen: Sequence[bool],
 ) -> list[s.Stmt]:
     """The copies of the chosen loads to the stage that is filled."""
     found: list[s.Stmt] = []
-    for load, described, is_chosen in zip(ring.loads, maps, chosen, strict=True):
+    for load, described, is_chosen in zip(loads, maps, chosen, strict=True):
         if is_chosen:
             found += described.copies(load, _place_in_stage(load, shared[load.target], stages), stages.full())
     return found
 
 
-def _placed(ring: Ring, maps: Sequence[SourceMap], chosen: Sequence[bool]) -> list[s.Stmt]:
+def _placed(loads: Sequence[Load], maps: Sequence[SourceMap], chosen: Sequence[bool]) -> list[s.Stmt]:
     """What copies of a chosen load share."""
-    found = zip(ring.loads, maps, chosen, strict=True)
+    found = zip(loads, maps, chosen, strict=True)
     return [stmt for load, described, is_chosen in found if is_chosen for stmt in described.placed(load)]
 
 

@@ -7,7 +7,7 @@ Their results are spread as those of `mma.sync` with 16 rows a warp.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import INTRINSICS, intrinsic_call
@@ -107,14 +107,52 @@ def finished_loop(extent: Expr, loop: s.Stmt, sums: Iterable[Fragment], *after: 
 
 def meet_in_group(threads: Threads) -> s.Stmt:
     """The warps of each warp group meet, at a barrier of its own."""
-    groups = threads.warps[0] * threads.warps[1] // GROUP_WARPS
-    numbers = (_FIRST_BARRIER + group for group in range(groups))
-    syncs = [s.Evaluate(intrinsic_call("cuda.barrier_sync", number, GROUP_WARPS * WARP)) for number in numbers]
-    met: s.Stmt = syncs[-1]
-    warp = threads.warp_row * threads.warps[1] + threads.warp_column
-    for group, own in reversed(list(enumerate(syncs[:-1]))):
-        met = s.If(build.equal(warp // GROUP_WARPS, group), own, met)
-    return met
+    count = GROUP_WARPS * WARP
+    return _by_group(threads, [_barrier("sync", _FIRST_BARRIER + group, count) for group in range(_groups(threads))])
+
+
+def begin_ping_pong(threads: Threads) -> s.Stmt:
+    """The first warp group may start: what the last one says, once, before any `ping_pong`."""
+    last = _groups(threads) - 1
+    return s.If(build.equal(_group(threads), last), _order("arrive", 0, threads))
+
+
+def ping_pong(threads: Threads, started: s.Stmt) -> s.Stmt:
+    """Warp groups start products one behind the other, round after round, so that one multiplies while others compute
+    on what they have multiplied (Shah et al., "FlashAttention-3", 2024).
+
+    Each has a barrier, at which it waits for the group before it. All groups come here equally often.
+    """
+    groups = _groups(threads)
+    own = [_order("sync", group, threads) for group in range(groups)]
+    following = [_order("arrive", (group + 1) % groups, threads) for group in range(groups)]
+    return build.seq([_by_group(threads, own), started, _by_group(threads, following)])
+
+
+def _order(verb: str, group: int, threads: Threads) -> s.Stmt:
+    """At the barrier where a group waits for the one before it."""
+    return _barrier(verb, _FIRST_BARRIER + _groups(threads) + group, 2 * GROUP_WARPS * WARP)
+
+
+def _barrier(verb: str, number: int, count: int) -> s.Stmt:
+    return s.Evaluate(intrinsic_call(f"cuda.barrier_{verb}", number, count))
+
+
+def _groups(threads: Threads) -> int:
+    return threads.warps[0] * threads.warps[1] // GROUP_WARPS
+
+
+def _group(threads: Threads) -> Expr:
+    """The number of a thread's warp group."""
+    return (threads.warp_row * threads.warps[1] + threads.warp_column) // GROUP_WARPS
+
+
+def _by_group(threads: Threads, stmts: Sequence[s.Stmt]) -> s.Stmt:
+    """For each warp group a statement of its own."""
+    *others, chosen = stmts
+    for group, own in reversed(list(enumerate(others))):
+        chosen = s.If(build.equal(_group(threads), group), own, chosen)
+    return chosen
 
 
 def wait_for_groups(count: int) -> s.Stmt:
@@ -168,7 +206,8 @@ def start_together(
     of_second: tuple[Fragment, Operand],
     threads: Threads,
 ) -> s.Stmt:
-    """Start two products. The first one, which ends first, replaces what the second one reads of registers."""
+    """Start two products, in turn with the other warp groups. The first one, which ends first, replaces what the second
+    one reads of registers."""
     start = start_in_groups(products[0], sums[0], of_first, threads, is_added=False)
     return _start_from_registers(products[1], sums[1], *of_second, threads, True, start)
 
@@ -182,8 +221,8 @@ def _start_from_registers(
     is_added: bool,
     between: s.Stmt | None = None,
 ) -> s.Stmt:
-    """Start the products of all steps along k, the left operand of which is packed before. between: what is done then,
-    in place of the fence."""
+    """Start the products of all steps along k, the left operand of which is packed before. between: what is started
+    then, in place of the fence; both in turn with the other warp groups."""
     steps = (node.b.columns if node.b_is_transposed else node.b.rows) * node.b.dtype.nbytes // _STEP_BYTES
     at = build.size_var("at")
     words = Var("words", BufferType(dtypes.u32, (build.index(steps), build.index(_WORDS)), None, "register"))
@@ -203,7 +242,10 @@ def _start_from_registers(
     )
     fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
     loops = [s.For(at, build.index(0), build.index(steps), body, kind="unroll") for body in (pack, product)]
-    return build.seq([s.Declare(words), s.Declare(*start_b), loops[0], between or fence, loops[1], commit])
+    started = build.seq([between or fence, loops[1], commit])
+    return build.seq(
+        [s.Declare(words), s.Declare(*start_b), loops[0], started if between is None else ping_pong(threads, started)]
+    )
 
 
 def _is_added(is_added: bool, at: Var) -> Expr:

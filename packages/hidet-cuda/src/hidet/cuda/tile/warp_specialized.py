@@ -2,7 +2,8 @@
 
 Warp groups that compute do not meet in the ring, so that one is multiplied while another one computes on its results.
 One thread has whole boxes copied by TMA where tensor maps can say where the matrices lie. Of other matrices in memory
-threads ask for parts.
+threads ask for parts. Where maps say where all lie that is loaded, a kernel may be persistent: blocks take tiles in
+turn, and copies for the next one run while results are stored.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
-from hidet.cuda.tile.box_loads import copy_stages, prefetched
+from hidet.cuda.tile.box_loads import copy_stages, copy_tiles, prefetched
 from hidet.cuda.tile.machine import COPIES, machine
 from hidet.cuda.tile.maps import SourceMap, box_map
 from hidet.cuda.tile.stages import (
@@ -24,7 +26,7 @@ from hidet.cuda.tile.stages import (
     positions,
     registers,
 )
-from hidet.cuda.tile.warp_group import finish_groups, fits_warp_groups, start_together
+from hidet.cuda.tile.warp_group import begin_ping_pong, finish_groups, fits_warp_groups, start_together
 from hidet.errors import ScheduleError
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
@@ -37,6 +39,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
+from hidet.target import GpuTarget
 
 _GROUPS = (2, 3)
 """How many warp groups compute; four would have few registers."""
@@ -81,45 +84,127 @@ def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     threads, stages = block_threads(kernel.warps), Stages(ring.stages)
     computing = _Computing(kernel, threads, stages)
-    warp = build.size_var("warp")
-    multipliers = kernel.threads // WARP
-    many, few = SHARED_REGISTERS[kernel.threads // GROUP]
-    maps = () if counts is None else _maps(ring, kernel, counts)
+    maps = () if counts is None else _maps(ring.loads, ring.stages, kernel, counts)
     copied = _box_copies(ring, maps, computing, stages) if maps else _copies(ring, computing, stages)
-    copies = build.seq([registers("decrease", few), *copied])
-    work = build.seq([registers("increase", many), *computing.stmts_of(kernel)])
-    body = build.seq(
+    multipliers = kernel.threads // WARP
+    made = stages.made(multipliers, 1 if maps else GROUP // WARP)
+    block = _Block(kernel, threads, build.size_var("warp"), (*computing.shared_arrays(), stages.barriers), maps)
+    work = [*stages.declared(), *computing.begun(), *computing.tile(kernel)]
+    function = block.function(kernel.grid_vars, kernel.index_values, [made], copied, work)
+    return WarpSpecializedKernel(function, kernel.threads + GROUP, maps)
+
+
+def lower_persistent(kernel: TileKernel, counts: Mapping[Var, Expr], target: GpuTarget) -> WarpSpecializedKernel | None:
+    """The persistent kernel, launched with any number of blocks up to that of tiles; None where tensor maps do not
+    describe all that it loads, or there is no room for results beside the stages.
+
+    kernel: one that `fits_warp_specialization` but for its grid, of one index. counts: as of `lower_warp_specialized`.
+    """
+    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    before = tuple(stmt for stmt in kernel.body if isinstance(stmt, t.Load))
+    maps = _maps(ring.loads, ring.stages, kernel, counts)
+    maps_before = _maps(before, 1, kernel, counts)
+    if not maps or not maps_before:
+        return None
+    threads, stages, once = block_threads(kernel.warps), Stages(ring.stages), Stages(1)
+    computing = _Computing(kernel, threads, stages, once)
+    arrays = (*computing.shared_arrays(), stages.barriers, once.barriers)
+    if sum(map(array_bytes, arrays)) > target.block_shared_memory:
+        return None
+    number, warp = build.size_var("block"), build.size_var("warp")
+    multipliers = kernel.threads // WARP
+    started = [*stages.declared(), *once.declared()]
+    # What is loaded before the ring has room when a tile is finished, the first stage of the next one before that.
+    behind = copy_tiles(before, maps_before, computing.shared, once)
+    boxes = copy_stages(ring, maps, computing.shared, stages, behind_first=behind)
+    # All of a warp walk, because values of a tile may be shuffled among its threads; one of them copies.
+    walk = _walk_tiles(kernel, number, s.If(_is_copying(threads), boxes))
+    copied = s.If(build.equal(warp, multipliers), build.seq([*started, walk]))
+    work = [*started, *computing.begun(), _walk_tiles(kernel, number, build.seq(computing.tile(kernel)))]
+    made = [stages.made(multipliers), once.made(multipliers)]
+    block = _Block(kernel, threads, warp, arrays, (*maps, *maps_before))
+    function = block.function((number,), (), made, [copied], work)
+    return WarpSpecializedKernel(function, kernel.threads + GROUP, block.maps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """What all blocks have in common whose warp groups compute but for one, which copies. warp: the number of one.
+    arrays: in shared memory."""
+
+    kernel: TileKernel
+    threads: Threads
+    warp: Var
+    arrays: tuple[Var, ...]
+    maps: tuple[SourceMap, ...]
+
+    def function(
+        self,
+        grid_vars: tuple[Var, ...],
+        values: Sequence[tuple[Var, Expr]],
+        made: Sequence[s.Stmt],
+        copied: Sequence[s.Stmt],
+        work: Sequence[s.Stmt],
+    ) -> Function:
+        """The kernel. values: what all threads compute first. made: makes barriers, in one thread. copied, work: what
+        the two kinds of groups do."""
+        kernel, threads, warp = self.kernel, self.threads, self.warp
+        many, few = SHARED_REGISTERS[kernel.threads // GROUP]
+        body = build.seq(
+            [
+                *positions(threads, warp),
+                *(s.Declare(var, value) for var, value in values),
+                *(s.Declare(var) for var in self.arrays),
+                s.If(build.equal(threads.thread, 0), build.seq([*prefetched(self.maps), *made])),
+                s.Evaluate(intrinsic_call("gpu.syncthreads")),
+                s.If(
+                    build.binary("ge", warp, kernel.threads // WARP),
+                    build.seq([registers("decrease", few), *copied]),
+                    build.seq([registers("increase", many), *work]),
+                ),
+            ]
+        )
+        attributes = (("block", (kernel.threads + GROUP, 1, 1)), MOVED_REGISTERS)
+        params = (*kernel.params, *(described.var for described in self.maps))
+        return Function(kernel.name, params, body, "kernel", grid_vars, None, attributes)
+
+
+def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
+    """`body` for every tile that a block takes. Rounds go through the blocks to and fro: tiles that take less time the
+    later they come make blocks that take equally long."""
+    (number,), (total,) = kernel.grid_vars, kernel.grid
+    turn, blocks = build.size_var("turn"), build.size_var("blocks")
+    goes_back = build.equal(turn % 2, 1)
+    tile = [
+        s.Declare(number, turn * blocks + build.select(goes_back, blocks - 1 - block, block)),
+        s.If(number < total, build.seq([*(s.Declare(var, value) for var, value in kernel.index_values), body])),
+    ]
+    return build.seq(
         [
-            *positions(threads, warp),
-            *(s.Declare(var, value) for var, value in kernel.index_values),
-            *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
-            s.If(
-                build.equal(threads.thread, 0),
-                build.seq([*prefetched(maps), stages.made(multipliers, 1 if maps else GROUP // WARP)]),
-            ),
-            s.Evaluate(intrinsic_call("gpu.syncthreads")),
-            s.If(build.binary("ge", warp, multipliers), copies, work),
+            s.Declare(blocks, build.cast(intrinsic_call("gpu.grid_dim.x"), dtypes.i64)),
+            s.For(turn, build.index(0), (total + (blocks - 1)) // blocks, build.seq(tile)),
         ]
     )
-    count = kernel.threads + GROUP
-    attributes = (("block", (count, 1, 1)), MOVED_REGISTERS)
-    params = (*kernel.params, *(described.var for described in maps))
-    function = Function(kernel.name, params, body, "kernel", kernel.grid_vars, None, attributes)
-    return WarpSpecializedKernel(function, count, maps)
 
 
-def _maps(ring: t.Ring, kernel: TileKernel, counts: Mapping[Var, Expr]) -> tuple[SourceMap, ...]:
-    """A map for each load of the ring; none where one of them has none."""
-    found = [box_map(load, ring.stages, kernel, counts) for load in ring.loads]
+def _is_copying(threads: Threads) -> Expr:
+    """Whether a thread is the one that has TMA copy."""
+    return build.equal(threads.thread, threads.count)
+
+
+def _maps(
+    loads: Sequence[t.Load], stages: int, kernel: TileKernel, counts: Mapping[Var, Expr]
+) -> tuple[SourceMap, ...]:
+    """A map for each load; none where one of them has none."""
+    found = [box_map(load, stages, kernel, counts) for load in loads]
     known = tuple([described for described in found if described is not None])
     return known if len(known) == len(found) else ()
 
 
 def _box_copies(ring: t.Ring, maps: Sequence[SourceMap], computing: _Computing, stages: Stages) -> list[s.Stmt]:
     """The producer by TMA: one thread."""
-    leader = build.equal(computing.threads.thread, computing.threads.count)
     boxes = copy_stages(ring, maps, computing.shared, stages)
-    return [s.If(leader, build.seq([*stages.declared(), boxes]))]
+    return [s.If(_is_copying(computing.threads), build.seq([*stages.declared(), boxes]))]
 
 
 def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]:
@@ -163,14 +248,17 @@ def _said(stages: Stages, lane: Expr, ahead: int) -> list[s.Stmt]:
 
 
 class _Computing(TileLowering):
-    """The consumers: they multiply, map and store."""
+    """The consumers: they multiply, map and store. once: of a persistent kernel, the one stage of what is loaded before
+    the ring, which is copied like the others; None where these threads copy it."""
 
-    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
+    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages, once: Stages | None = None) -> None:
         super().__init__(kernel, threads, machine(FEATURES.__contains__))
-        self._stages = stages
+        self._stages, self._once = stages, once
+        self._is_ping_pong = _has_overlapped(kernel.body)
         self._staging = self.staging_arrays(kernel)
         needed = max(map(array_bytes, self._staging.values()), default=0)
-        unread = [self.shared[tile] for tile in _unread_tiles(kernel, tuple(self._staging))]
+        # Of a persistent kernel there is the next tile by then.
+        unread = [] if once else [self.shared[tile] for tile in _unread_tiles(kernel, tuple(self._staging))]
         self._idle = [array for array in unread if array_bytes(array) >= needed]
 
     def shared_arrays(self) -> list[Var]:
@@ -210,13 +298,18 @@ class _Computing(TileLowering):
             ]
         )
 
-    def stmts_of(self, kernel: TileKernel) -> list[s.Stmt]:
-        """The body of the kernel."""
-        declared = [s.Declare(fragment.buffer) for fragment in self.fragments.values()]
-        return [*declared, *self._stages.declared(), self.stmts(kernel.body)]
+    def begun(self) -> list[s.Stmt]:
+        """What is done before the first tile."""
+        return [begin_ping_pong(self.threads)] if self._is_ping_pong else []
+
+    def tile(self, kernel: TileKernel) -> list[s.Stmt]:
+        """What is done for a tile of the grid."""
+        return [*(s.Declare(fragment.buffer) for fragment in self.fragments.values()), self.stmts(kernel.body)]
 
     def _start(self, node: t.Load) -> s.Stmt:
         """A load before the ring, of which nothing was read before."""
+        if self._once is not None:
+            return s.Seq(())
         copy = box_copy(node, self.shared[node.target], self.threads, COPIES)
         return build.seq(
             [
@@ -233,16 +326,25 @@ class _Computing(TileLowering):
         stages = self._stages
         for load in node.loads:
             self._stage[load.target] = stages.slot
-        read = barrier("arrive_at", stages.empty(stages.slot))
         steps = [
             barrier("wait", stages.full(), stages.phase),
             self.stmts(node.body),
-            s.If(build.equal(self.threads.lane, 0), read),
+            self._given_back(stages),
             stages.advanced(),
         ]
         for load in node.loads:
             del self._stage[load.target]
-        return s.For(node.index, build.index(0), node.extent, build.seq(steps))
+        loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
+        once = self._once
+        if once is None:
+            return loop
+        # It is copied behind the first stage, if there is any.
+        read = [barrier("wait", once.full(), once.phase), loop, self._given_back(once), once.advanced()]
+        return s.If(node.extent > 0, build.seq(read))
+
+    def _given_back(self, stages: Stages) -> s.Stmt:
+        """Say that the warp has read the next stage."""
+        return s.If(build.equal(self.threads.lane, 0), build.seq(stages.give_back(stages.slot)))
 
     def store(self, node: t.Store) -> s.Stmt:
         """Through memory that all have to have read."""
@@ -267,6 +369,13 @@ def _unread_tiles(kernel: TileKernel, stores: Sequence[t.Store]) -> list[STile]:
         return []
     read = tiles_of(after)
     return [stmt.target for stmt in before if isinstance(stmt, t.Load) and stmt.target not in read]
+
+
+def _has_overlapped(nodes: tuple[t.TileStmt, ...]) -> bool:
+    """Whether products in statements, or inside of them, are overlapped with what is computed on others."""
+    inner = (node.body for node in nodes if isinstance(node, t.Ring | t.Loop | t.When))
+    own = (_is_overlapped(node, nodes[at + 1 :]) for at, node in enumerate(nodes))
+    return any(own) or any(map(_has_overlapped, inner))
 
 
 def _is_overlapped(node: t.TileStmt, following: tuple[t.TileStmt, ...]) -> bool:
