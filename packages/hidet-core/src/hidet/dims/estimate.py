@@ -8,6 +8,7 @@ twice it is at least 2*s - s. A bounded number of steps is tried; failing proves
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import gcd
 
 from hidet.dims.atom import Atom, Symbol
@@ -35,8 +36,9 @@ MAX_ESTIMATED_TERMS = 24
 MAX_DEGREE = 4
 
 
+@lru_cache(maxsize=1 << 12)
 def is_nonnegative(dim: Dim) -> bool:
-    """Whether dim >= 0 is proved; False leaves it open."""
+    """Whether dim >= 0 is proved; False leaves it open. A compilation asks the same again for each kernel of a task."""
     return _holds(dim, [MAX_WORK])
 
 
