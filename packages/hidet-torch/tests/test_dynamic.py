@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ import hidet.torch
 from hidet import dims
 from hidet.errors import FallbackWarning
 from hidet.torch.guards import SizeTable
+from hidet.torch.runner import Runner
 
 R = torch.randn
 WEIGHT = torch.ones(4, 3, 3, 3)
@@ -408,3 +412,60 @@ def test_membership_asks_nothing_of_sizes(dtype: torch.dtype, dynamic: bool, inv
         if dtype.is_floating_point and others:
             x[0], y[0] = torch.nan, torch.nan
         assert torch.equal(compiled(x, y), torch.isin(x, y, invert=invert))
+
+
+def _callers_of_runner(run: Callable[[], object]) -> list[str]:
+    """The files whose functions call a compiled graph, and those these are called from."""
+    found: list[str] = []
+
+    def watch(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is Runner.__call__.__code__:
+            while frame.f_back is not None and len(found) < 2:
+                frame = frame.f_back
+                found.append(Path(frame.f_code.co_filename).name)
+
+    sys.setprofile(watch)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_dynamo_calls_a_graph_that_changes_nothing_without_aotautograd(is_dynamic: bool) -> None:
+    compiled = torch.compile(lambda x: F.linear(x, WEIGHT[0, 0]).relu() * x.shape[0], backend="hidet")
+    x = R(6, 3)
+    if is_dynamic:
+        torch._dynamo.mark_dynamic(x, 0)
+    with torch.no_grad():
+        compiled(x)
+        assert _callers_of_runner(lambda: compiled(x)) == ["running.py", "eval_frame.py"]
+
+
+def test_what_a_symbolic_graph_returns_is_symbolic_in_the_next_one() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = (x * 2).relu()
+        torch._dynamo.graph_break()
+        return y.sum(1) + y.shape[0]
+
+    def call(count: int) -> None:
+        x = R(count, 4)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.testing.assert_close(compiled(x), function(x))
+
+    compiled = torch.compile(function, backend="hidet")
+    with torch.no_grad(), hidet.torch.collect_reports() as reports:
+        for count in (3, 5, 17):
+            call(count)
+    assert len(reports) == 2
+
+
+def test_a_symbolic_graph_that_is_partly_torchs_runs_under_autocast_as_in_eager_mode() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvalsh(x @ x.mT).float() + x.shape[0]
+
+    compiled, x = torch.compile(function, backend="hidet"), R(5, 5)
+    torch._dynamo.mark_dynamic(x, (0, 1))
+    with torch.no_grad(), pytest.warns(FallbackWarning):
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-3, atol=1e-3)

@@ -21,7 +21,7 @@ from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.imported import ImportedGraph
 from hidet.torch.importer import import_fx
 from hidet.torch.kept_inputs import keep_overwritten
-from hidet.torch.kept_traces import KeptTrace, TraceKey, keep_trace
+from hidet.torch.kept_traces import KeptTrace, TraceKey, keep_trace, state_of
 from hidet.torch.outputs import plan_outputs
 from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.runner import Runner
@@ -38,22 +38,28 @@ def compile_traced(
     check: Callable[[ImportedGraph], None] | None,
     key: TraceKey | None,
 ) -> tuple[Callable[..., Any], KeptTrace | None]:
-    """Trace a dynamo graph and compile what comes of it; see `backend.compile_with_aot`. The second result is the
-    trace, None where it was not kept.
+    """Trace a dynamo graph and compile what comes of it; see `backend.compile_with_aot`. Dynamo calls the runner itself
+    where AOTAutograd would do nothing else at run time. The second result is the trace, None where it was not kept.
 
     key: what the trace is kept under, where AOTAutograd would do nothing at run time; None keeps none.
     """
-    direct: list[Runner] = []
+    direct: list[tuple[Runner, Mapping[int, frozenset[int]]]] = []
+    may_be_direct = state_of(example_inputs) is not None
 
     def compile_inference(inner: fx.GraphModule, inputs: Sequence[Any]) -> Runner | FrozenRunner:
         runner = compile_aten(inner, inputs, ctx, "inference", check)
-        if key is not None and isinstance(runner, Runner) and compat_state.calls_compiler_alone():
-            direct.append(runner)
+        # What torch runs of a graph counts on AOTAutograd to switch gradients and autocast off.
+        is_whole = isinstance(runner, Runner) and not runner.imported.eager and len(inputs) == len(example_inputs)
+        if isinstance(runner, Runner) and is_whole and may_be_direct and compat_state.calls_compiler_alone():
+            direct.append((runner, compat_state.dynamic_axes()))
         return runner
 
     compiled = _trace(gm, example_inputs, ctx, compile_inference)
-    kept = keep_trace(key, direct[-1].imported, ctx) if key is not None and direct else None
-    return (compiled if kept is None else called_directly(direct[-1])), kept
+    if not direct:
+        return compiled, None
+    runner, axes = direct[-1]
+    kept = None if key is None else keep_trace(key, runner.imported, ctx)
+    return called_directly(runner, axes), kept
 
 
 def _trace(

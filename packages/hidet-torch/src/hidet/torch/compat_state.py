@@ -173,7 +173,7 @@ def are_apart(tensors: Sequence[torch.Tensor]) -> bool:
 
 def calls_compiler_alone() -> bool:
     """Whether what AOTAutograd makes of the inference graph that is being compiled calls what the compiler returns,
-    with the same arguments, and returns what that does, and has added no guards."""
+    with the same arguments, and returns what that does, with `dynamic_axes` marked, and has added no guards."""
     context = torch._guards.TracingContext.try_get()
     found: Any = None if context is None else context.fw_metadata
     if context is None or found is None or context.guards_context.aotautograd_guards or compat_memory.guards_places():
@@ -181,7 +181,7 @@ def calls_compiler_alone() -> bool:
     try:
         has_none_of = (
             *(found.num_mutated_inp_runtime_indices, found.num_mutated_graph_handled_indices),
-            *(found.num_outputs_aliased, found.num_intermediate_bases, found.dynamic_outputs, found.tokens),
+            *(found.num_outputs_aliased, found.num_intermediate_bases, found.tokens),
             *(found.is_rng_op_functionalized, found.num_graphsafe_rng_states, getattr(found, "act_input_indices", ())),
         )
         metas = [*found.subclass_inp_meta, *found.subclass_fw_graph_out_meta]
@@ -189,6 +189,29 @@ def calls_compiler_alone() -> bool:
         return False
     changes_mode = found.grad_enabled_mutation is not None
     return not any(has_none_of) and not changes_mode and all(type(m).__name__ == "PlainTensorMeta" for m in metas)
+
+
+def dynamic_axes() -> dict[int, frozenset[int]]:
+    """The axes of symbolic sizes of each result of the graph that is being compiled, by its number."""
+    context = torch._guards.TracingContext.try_get()
+    found: Any = None if context is None else context.fw_metadata
+    infos = () if found is None else found.output_info
+    return {number: frozenset(info.dynamic_dims) for number, info in enumerate(infos) if info.dynamic_dims}
+
+
+def mark_axes(tensor: torch.Tensor, axes: frozenset[int]) -> None:
+    """Tell dynamo that sizes of a result are symbolic in the graph that it came from, as AOTAutograd does: a graph that
+    takes it need not be compiled for its size first."""
+    setattr(tensor, _name_of_mark(), set(axes))
+
+
+@cache
+def _name_of_mark() -> str:
+    from torch._functorch._aot_autograd import runtime_wrappers
+
+    # Since torch 2.13 such marks are apart from those of users.
+    is_apart = hasattr(runtime_wrappers, "mark_dynamo_propagated_dynamic_indices")
+    return "_dynamo_propagated_dynamic_indices" if is_apart else "_dynamo_weak_dynamic_indices"
 
 
 def has_symbols(node: fx.Node) -> bool:

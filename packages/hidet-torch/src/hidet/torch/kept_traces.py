@@ -61,14 +61,7 @@ def trace_key(
 
     is_checked: whether what is imported has to stand a check; one without has not stood it.
     """
-    tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
-    if not tensors or len(tensors) < len(example_inputs) or not compat_state.are_apart(tensors):
-        return None
-    if len({value.device for value in tensors}) > 1:
-        return None
-    if any(value.requires_grad for value in tensors) and torch.is_grad_enabled():
-        return None
-    state = compat_state.trace_state(tensors[0].device)
+    state = None if not all(isinstance(value, torch.Tensor) for value in example_inputs) else state_of(example_inputs)
     compilation = None if state is None else compilation_fields(ctx)
     if state is None or compilation is None:
         return None
@@ -79,6 +72,17 @@ def trace_key(
     digest = blake2b(text.encode(), digest_size=32).hexdigest()
     named = {"name": "trace", "format": str(_FORMAT), "trace": digest, "torch": state, "checked": repr(is_checked)}
     return TraceKey(CacheKey.of(**named, **compilation), compilation)
+
+
+def state_of(example_inputs: Sequence[Any]) -> str | None:
+    """The settings that a trace for inference depends on, as text; None where more than the compiled graph may be to be
+    run: arguments share memory, lie on several devices or none, or have their gradients recorded."""
+    tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
+    if not tensors or not compat_state.are_apart(tensors) or len({value.device for value in tensors}) > 1:
+        return None
+    if any(value.requires_grad for value in tensors) and torch.is_grad_enabled():
+        return None
+    return compat_state.trace_state(tensors[0].device)
 
 
 def read_trace(key: TraceKey, ctx: CompileContext) -> KeptTrace | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from hidet.compiler.graphs import compile_graph, recall_graph
 from hidet.context import CompileContext, Options
-from hidet.torch import compat
+from hidet.torch import compat, compat_state
 from hidet.torch.compiled_models import ModelRecord
 from hidet.torch.eager_nodes import EagerNode, NeedsTorch, fallback_warning, refusal
 from hidet.torch.imported import ImportedGraph
@@ -17,6 +18,8 @@ from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.tensors import device_for
 from torch import fx
+
+_NONE: Mapping[int, frozenset[int]] = MappingProxyType({})
 
 
 def run_imported(imported: ImportedGraph, ctx: CompileContext, record: ModelRecord) -> Runner:
@@ -43,13 +46,20 @@ def _noted(runner: Runner, ctx: CompileContext, record: ModelRecord) -> Runner:
     return runner
 
 
-def called_directly(runner: Runner) -> Callable[..., Any]:
-    """What dynamo calls where AOTAutograd would do nothing but call the runner."""
+def called_directly(runner: Runner, dynamic_axes: Mapping[int, frozenset[int]] = _NONE) -> Callable[..., Any]:
+    """What dynamo calls where AOTAutograd would do nothing but call the runner, and mark axes of its results."""
 
     def call(*arguments: Any) -> Sequence[Any]:
         return runner(list(arguments))
 
-    return call
+    def call_and_mark(*arguments: Any) -> Sequence[Any]:
+        results = runner(list(arguments))
+        for number, axes in marked:
+            compat_state.mark_axes(results[number], axes)
+        return results
+
+    marked = tuple(dynamic_axes.items())
+    return call_and_mark if marked else call
 
 
 def refuse(reason: str) -> None:
