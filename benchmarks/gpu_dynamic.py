@@ -44,7 +44,7 @@ from tests.models.entry import Inputs, seeded
 
 Size = tuple[int, ...]
 _SEED = 20
-_ROUNDS = 2
+_ROUNDS = 3
 _LIMIT = 300.0
 """Seconds until the builds for a size have to be made ahead."""
 _FARTHEST = 0.02
@@ -171,7 +171,7 @@ class DynamicRow:
 @click.command()
 @click.option("--sweeps", callback=names_from(tuple(SWEEPS)), default=",".join(SWEEPS), show_default=True)
 @click.option("--sizes", default=0, help="Sizes of each sweep; 0 is those that are always measured.")
-@click.option("--seconds", default=0.15, show_default=True, help="Seconds of a turn; there are two turns.")
+@click.option("--seconds", default=0.15, show_default=True, help="Seconds of a turn; there are three turns.")
 @click.option("--peer", is_flag=True, help="Measure Inductor's build for each size as well.")
 @click.option("--ahead", default=0, help="Processes that make builds for sizes before they are measured; 0: none.")
 @click.option("--only", default=-1, help="Make the builds for the size of this number, and measure nothing; -1: no.")
