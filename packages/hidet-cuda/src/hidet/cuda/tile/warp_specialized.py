@@ -9,7 +9,7 @@ turn, and copies for the next one run while results are stored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
@@ -79,9 +79,7 @@ def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None
     counts: how many matrices indices of the block count, for tensor maps; that rows do not overlap is for the caller to
     know. None for copies by threads.
     """
-    if not fits_warp_specialization(kernel):
-        raise ScheduleError(f"kernel {kernel.name} has no ring of copies and products for a warp-specialized block")
-    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    ring = _ring_of(kernel)
     threads, stages = block_threads(kernel.warps), Stages(ring.stages)
     computing = _Computing(kernel, threads, stages)
     maps = () if counts is None else _maps(ring.loads, ring.stages, kernel, counts)
@@ -96,11 +94,12 @@ def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None
 
 def lower_persistent(kernel: TileKernel, counts: Mapping[Var, Expr], target: GpuTarget) -> WarpSpecializedKernel | None:
     """The persistent kernel, launched with any number of blocks up to that of tiles; None where tensor maps do not
-    describe all that it loads, or there is no room for results beside the stages.
+    describe all that it loads, or there is no room for results beside the stages. ScheduleError as of
+    `lower_warp_specialized`.
 
-    kernel: one that `fits_warp_specialization` but for its grid, of one index. counts: as of `lower_warp_specialized`.
+    kernel: its grid has one index. counts: as of `lower_warp_specialized`.
     """
-    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    ring = _ring_of(replace(kernel, grid=()))
     before = tuple(stmt for stmt in kernel.body if isinstance(stmt, t.Load))
     maps = _maps(ring.loads, ring.stages, kernel, counts)
     maps_before = _maps(before, 1, kernel, counts)
@@ -125,6 +124,14 @@ def lower_persistent(kernel: TileKernel, counts: Mapping[Var, Expr], target: Gpu
     block = _Block(kernel, threads, warp, arrays, (*maps, *maps_before))
     function = block.function((number,), (), made, [copied], work)
     return WarpSpecializedKernel(function, kernel.threads + GROUP, block.maps)
+
+
+def _ring_of(kernel: TileKernel) -> t.Ring:
+    """The ring of a kernel that fits. ScheduleError for others."""
+    if not fits_warp_specialization(kernel):
+        raise ScheduleError(f"kernel {kernel.name} has no ring of copies and products for a warp-specialized block")
+    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    return ring
 
 
 @dataclass(frozen=True, slots=True, eq=False)
