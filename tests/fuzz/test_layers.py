@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import nn
 
 from .layers import end_of, layer, run
 
@@ -33,7 +36,7 @@ def test_a_layer_that_computes_something_else_is_found(monkeypatch: pytest.Monke
     """The check can fail: a backend whose results are a thousandth too large."""
     compile = torch.compile
 
-    def wrong(module, *, backend, dynamic):  # type: ignore[no-untyped-def]
+    def wrong(module: nn.Module, *, backend: str, dynamic: bool | None) -> Callable[[torch.Tensor], torch.Tensor]:
         compiled = compile(module, backend="eager", dynamic=dynamic)
         return lambda x: compiled(x) * 1.001
 

@@ -461,7 +461,9 @@ def test_what_a_symbolic_graph_returns_is_symbolic_in_the_next_one() -> None:
     assert len(reports) == 2
 
 
-def test_a_symbolic_graph_that_is_partly_torchs_runs_under_autocast_as_in_eager_mode() -> None:
+def test_a_symbolic_graph_that_is_partly_torchs_is_called_by_aotautograd() -> None:
+    """Which switches off what changes operators: gradients and autocast."""
+
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.eigvalsh(x @ x.mT).float() + x.shape[0]
 
@@ -469,3 +471,4 @@ def test_a_symbolic_graph_that_is_partly_torchs_runs_under_autocast_as_in_eager_
     torch._dynamo.mark_dynamic(x, (0, 1))
     with torch.no_grad(), pytest.warns(FallbackWarning):
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-3, atol=1e-3)
+        assert _callers_of_runner(lambda: compiled(x))[0] != "running.py"

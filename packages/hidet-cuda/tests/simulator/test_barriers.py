@@ -73,6 +73,10 @@ if t < 256:
     assert run(body, 6, block=(288,)) == [0, 1, 2, 3, 4, 5]
     with pytest.raises(DataRace):
         run(body.replace(named(2, 256), "pass").replace(named(2, 256, "arrive"), "pass"), 6, block=(288,))
+    own = [f"@device\ndef open{n}():\n    {named(n, 256, 'arrive')}\n" for n in (1, 2)]
+    for n in (1, 2):
+        body = body.replace(named(n, 256, "arrive"), f'call("open{n}", type=None)')
+    assert run(body, 6, block=(288,), functions="\n".join(own)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_barrier_with_two_counts_is_refused():

@@ -43,14 +43,20 @@ def compile_traced(
 
     key: what the trace is kept under, where AOTAutograd would do nothing at run time; None keeps none.
     """
-    direct: list[tuple[Runner, Mapping[int, frozenset[int]]]] = []
-    may_be_direct = state_of(example_inputs) is not None
+    direct: list[tuple[Runner, Sequence[tuple[int, frozenset[int]]]]] = []
+    # What has a key has been asked that already.
+    may_be_direct = key is not None or state_of(example_inputs) is not None
 
     def compile_inference(inner: fx.GraphModule, inputs: Sequence[Any]) -> Runner | FrozenRunner:
         runner = compile_aten(inner, inputs, ctx, "inference", check)
-        # What torch runs of a graph counts on AOTAutograd to switch gradients and autocast off.
-        is_whole = isinstance(runner, Runner) and not runner.imported.eager and len(inputs) == len(example_inputs)
-        if isinstance(runner, Runner) and is_whole and may_be_direct and compat_state.calls_compiler_alone():
+        if (
+            isinstance(runner, Runner)
+            and may_be_direct
+            # What torch runs of a graph counts on AOTAutograd to switch gradients and autocast off.
+            and not runner.imported.eager
+            and len(inputs) == len(example_inputs)
+            and compat_state.calls_compiler_alone()
+        ):
             direct.append((runner, compat_state.dynamic_axes()))
         return runner
 

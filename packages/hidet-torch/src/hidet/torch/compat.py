@@ -233,15 +233,19 @@ def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def static_input_indices() -> frozenset[int]:
     """Which inputs of the graph being compiled are parameters or buffers of modules; empty outside of dynamo."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
+    metadata = traced_metadata()
     return frozenset(() if metadata is None else metadata.static_input_indices)
+
+
+def traced_metadata() -> Any:
+    """What AOTAutograd knows of the arguments and results of the graph being compiled; None outside of it."""
+    context = torch._guards.TracingContext.try_get()
+    return None if context is None else context.fw_metadata
 
 
 def first_saved_output() -> int | None:
     """Number of the first result of the forward graph being compiled that its backward graph reads; None if unknown."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
+    metadata = traced_metadata()
     return None if metadata is None else int(metadata.num_forward)
 
 

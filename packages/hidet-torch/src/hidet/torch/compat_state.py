@@ -175,7 +175,7 @@ def calls_compiler_alone() -> bool:
     """Whether what AOTAutograd makes of the inference graph that is being compiled calls what the compiler returns,
     with the same arguments, and returns what that does, with `dynamic_axes` marked, and has added no guards."""
     context = torch._guards.TracingContext.try_get()
-    found: Any = None if context is None else context.fw_metadata
+    found = compat.traced_metadata()
     if context is None or found is None or context.guards_context.aotautograd_guards or compat_memory.guards_places():
         return False
     try:
@@ -191,12 +191,11 @@ def calls_compiler_alone() -> bool:
     return not any(has_none_of) and not changes_mode and all(type(m).__name__ == "PlainTensorMeta" for m in metas)
 
 
-def dynamic_axes() -> dict[int, frozenset[int]]:
-    """The axes of symbolic sizes of each result of the graph that is being compiled, by its number."""
-    context = torch._guards.TracingContext.try_get()
-    found: Any = None if context is None else context.fw_metadata
-    infos = () if found is None else found.output_info
-    return {number: frozenset(info.dynamic_dims) for number, info in enumerate(infos) if info.dynamic_dims}
+def dynamic_axes() -> tuple[tuple[int, frozenset[int]], ...]:
+    """Results of the graph that is being compiled whose sizes are symbolic: the number of each, and these axes."""
+    found = compat.traced_metadata()
+    infos = enumerate(() if found is None else found.output_info)
+    return tuple([(number, frozenset(info.dynamic_dims)) for number, info in infos if info.dynamic_dims])
 
 
 def mark_axes(tensor: torch.Tensor, axes: frozenset[int]) -> None:

@@ -61,7 +61,7 @@ def trace_key(
 
     is_checked: whether what is imported has to stand a check; one without has not stood it.
     """
-    state = None if not all(isinstance(value, torch.Tensor) for value in example_inputs) else state_of(example_inputs)
+    state = state_of(example_inputs) if all(isinstance(value, torch.Tensor) for value in example_inputs) else None
     compilation = None if state is None else compilation_fields(ctx)
     if state is None or compilation is None:
         return None

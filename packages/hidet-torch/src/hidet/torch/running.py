@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hidet.compiler.graphs import compile_graph, recall_graph
@@ -18,8 +17,6 @@ from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.tensors import device_for
 from torch import fx
-
-_NONE: Mapping[int, frozenset[int]] = MappingProxyType({})
 
 
 def run_imported(imported: ImportedGraph, ctx: CompileContext, record: ModelRecord) -> Runner:
@@ -46,20 +43,19 @@ def _noted(runner: Runner, ctx: CompileContext, record: ModelRecord) -> Runner:
     return runner
 
 
-def called_directly(runner: Runner, dynamic_axes: Mapping[int, frozenset[int]] = _NONE) -> Callable[..., Any]:
-    """What dynamo calls where AOTAutograd would do nothing but call the runner, and mark axes of its results."""
+def called_directly(runner: Runner, dynamic_axes: Sequence[tuple[int, frozenset[int]]] = ()) -> Callable[..., Any]:
+    """What dynamo calls where AOTAutograd would do nothing but call the runner, and mark axes of its results.
+
+    dynamic_axes: numbers of results and axes of each, as `compat_state.dynamic_axes` gives them.
+    """
 
     def call(*arguments: Any) -> Sequence[Any]:
-        return runner(list(arguments))
-
-    def call_and_mark(*arguments: Any) -> Sequence[Any]:
         results = runner(list(arguments))
-        for number, axes in marked:
+        for number, axes in dynamic_axes:
             compat_state.mark_axes(results[number], axes)
         return results
 
-    marked = tuple(dynamic_axes.items())
-    return call_and_mark if marked else call
+    return call
 
 
 def refuse(reason: str) -> None:

@@ -22,7 +22,7 @@ from hidet.cuda.schedules.attention_plan import (
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.warp_specialized import WarpSpecializedKernel, lower_persistent, lower_warp_specialized
 from hidet.dims import Dim
-from hidet.gpu.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
+from hidet.gpu.schedules.attention_heads import HeadScope, numbered
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
@@ -66,9 +66,7 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
     values: list[tuple[Var, Expr]] = [(row_blocks, blocks_of_head)]
     total = math.prod((extent for _, extent in axes), start=blocks_of_head)
     part: tuple[Expr, Expr] | None = None
-    count = dims.product(head_extents(problem, stacked=stacked)) * dims.ceildiv(
-        row_count(problem, stacked=stacked), tiles.rows
-    )
+    count = blocks_of(problem, plan)
     if partial is None or chunk is None:
         values += numbered(number, [rows_axis, *axes] if plan.by_head else [*axes, rows_axis])
         result = heads.dense("out", problem.width)

@@ -60,9 +60,8 @@ def copy_stages(
     """The producer: one stage after the other as they become empty. shared: arrays of the stages of each tile.
     is_begun: whether `begin_stages` has filled the first of them with `weights`; None where that was never asked.
     behind_first: what is done when the first of them is filled."""
-    filled = copy_tiles(ring.loads, maps, shared, stages)
-    if behind_first:
-        filled.append(s.If(build.equal(ring.index, 0), build.seq(behind_first)))
+    behind = [s.If(build.equal(ring.index, 0), build.seq(behind_first))] if behind_first else []
+    filled = [*copy_tiles(ring.loads, maps, shared, stages), *behind]
     placed = _placed(ring.loads, maps, [True] * len(maps))
     if is_begun is None:
         return build.seq([*placed, s.For(ring.index, build.index(0), ring.extent, build.seq(filled))])
@@ -74,7 +73,7 @@ def copy_stages(
         [
             *placed,
             s.Declare(begun, count),
-            s.For(ring.index, build.index(0), begun, build.seq([*others, stages.advanced()])),
+            s.For(ring.index, build.index(0), begun, build.seq([*others, stages.advanced(), *behind])),
             s.For(ring.index, begun, ring.extent - begun, build.seq(filled)),
         ]
     )

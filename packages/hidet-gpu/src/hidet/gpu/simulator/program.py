@@ -26,21 +26,20 @@ class Program:
         self._calls: dict[int, list[e.Call]] = {}
         self._reads: dict[int, bool] = {}
         self._turns: dict[int, bool] = {}
-        self._waiting = self._waiting_names()
-
-    def _waiting_names(self) -> frozenset[str]:
-        """Callees that may wait: intrinsics, and functions that call one."""
-        waiting = {name for name, function in self.functions.items() if self._asks(function)}
-        calls: dict[str, set[str]] = {}
-        for name, function in self.functions.items():
-            nodes = [node for node in walk(function.body) if isinstance(node, e.Call)]
-            calls[name] = {node.callee for node in nodes}
-            waiting |= {n.callee for n in nodes if n.intrinsic is not None and self.meaning(n.intrinsic).waits}
-        while True:
-            more = {name for name, callees in calls.items() if name not in waiting and callees & waiting}
-            if not more:
-                return frozenset(waiting)
-            waiting |= more
+        calls = {
+            name: [node for node in walk(function.body) if isinstance(node, e.Call)]
+            for name, function in functions.items()
+        }
+        meanings = {
+            node.callee: self.meaning(node.intrinsic)
+            for nodes in calls.values()
+            for node in nodes
+            if node.intrinsic is not None
+        }
+        callees = {name: {node.callee for node in nodes} for name, nodes in calls.items()}
+        asking = {name for name, function in functions.items() if self._asks(function)}
+        self._waiting = _reaching(callees, asking | {name for name, what in meanings.items() if what.waits})
+        self._letting_go = _reaching(callees, {name for name, what in meanings.items() if what.lets_go})
 
     def _asks(self, function: Function) -> bool:
         return any(isinstance(node, s.While) and self.reads_memory(node) for node in walk(function.body))
@@ -70,8 +69,8 @@ class Program:
         """Whether threads in a statement may wait for others that come to the same one later, or have been there."""
         known = self._turns.get(id(node))
         if known is None:
-            rows = (part.intrinsic for part in walk(node) if isinstance(part, e.Call))
-            known = self._turns[id(node)] = any(row is not None and self.meaning(row).lets_go for row in rows)
+            calls = (part.callee for part in walk(node) if isinstance(part, e.Call))
+            known = self._turns[id(node)] = not self._letting_go.isdisjoint(calls)
         return known
 
     def waiting_calls(self, roots: Sequence[IRNode]) -> list[e.Call]:
@@ -129,3 +128,13 @@ class Program:
     def spins(self, kernel: Function) -> bool:
         """Whether threads may ask memory again and again for what other blocks write."""
         return any(self._asks(function) for function in self.reached(kernel))
+
+
+def _reaching(callees: Mapping[str, set[str]], wanted: set[str]) -> frozenset[str]:
+    """Some callees, and all functions that call one of them, directly or not. callees: those of each function."""
+    found = set(wanted)
+    while True:
+        more = {name for name, called in callees.items() if name not in found and called & found}
+        if not more:
+            return frozenset(found)
+        found |= more
