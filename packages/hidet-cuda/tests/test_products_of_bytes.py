@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -14,6 +17,7 @@ from hidet.cuda.testing.schedules import assert_compiles, assert_right, rules_of
 from hidet.cuda.testing.tasks import scheduled_task
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
+from hidet.ir.printer import print_module
 from hidet.plugins.host import load_registry
 from hidet.testing.interpret import interpret
 from hidet.testing.scheduled import run_scheduled, scheduled_graph
@@ -102,6 +106,45 @@ def test_other_products_of_integers_are_not_taken():
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
 def test_scales_of_blocks_are_applied_to_each_step(arch):
     assert_right(of_blocks(70, 144, 304), "cuda.matmul", 3e-2, arch=arch)
+
+
+WHOLE = """graph g(%a: f8e4m3[{m}, 384], %b: f8e4m3[256, 384], %s: f32[1, 1], %t: f32[1, 1]):
+  %0: f32[{m}, 256] = matmul(%a, %b, trans_b=True, dtype=f32, fast_accum=True)
+  %1: f32[{m}, 256] = mul(%0, %s)
+  %2: f32[{m}, 256] = mul(%1, %t)
+  %3: bf16[{m}, 256] = cast(%2, dtype=bf16)
+  return %3
+"""
+"""A scale of each matrix."""
+
+
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
+@pytest.mark.parametrize("text", [WHOLE.format(m=300), scaled(300, 256, 384)], ids=["matrices", "rows and columns"])
+def test_scales_are_read_once_for_a_tile_and_not_for_each_element(text, arch):
+    """An element takes two multiplications then; with a read under a condition for each, six times as many."""
+    kernel = scheduled_task(text, arch).program.lowered_from[0].text()
+    assert kernel.count("fetch(") == 2
+    (finish,) = re.findall(r"result_1 = map.*", kernel)
+    assert "load(" not in finish and "select(" not in finish
+
+
+def test_scales_may_lie_anywhere():
+    """Those that have no neighbours are read by themselves."""
+    module = print_module(scheduled_task(WHOLE.format(m=300), "sm_90a").program.module)
+    (asked,) = re.findall(r"if .*& 15 == 0:", module)
+    assert re.findall(r"bitcast\((\w+)", asked) == ["x0", "x1", "y0"]
+
+
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
+def test_scales_of_matrices_of_a_batch_are_their_own(arch):
+    text = """graph g(%a: f16[3, 70, 32], %b: f16[3, 48, 32], %s: f16[3, 70, 1], %t: f16[3, 1, 1], %u: f16[1]):
+      %0: f16[3, 70, 48] = matmul(%a, %b, trans_b=True)
+      %1: f16[3, 70, 48] = mul(%0, %s)
+      %2: f16[3, 70, 48] = mul(%1, %t)
+      %3: f16[3, 70, 48] = add(%2, %u)
+      return %3
+    """
+    assert_right(textwrap.dedent(text), "cuda.matmul", 2e-2, arch=arch)
 
 
 @pytest.mark.parametrize("m", [16, 777, 4096])

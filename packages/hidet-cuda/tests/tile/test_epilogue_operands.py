@@ -34,15 +34,15 @@ THROUGH_RING = (
 
 
 def finished(m, n, k, tiles, align, *, warp_specialized=False, cluster=1):
-    """relu(a b + r + row) by a kernel that finds NaN in the result, and by numpy."""
+    """relu(a b * column * one + r + row) by a kernel that finds NaN in the result, and by numpy."""
     rng = np.random.default_rng(0)
-    a, b, r, row = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k), (m, n), (1, n)))
-    at, bt, rt, wt, ct = params = tuple(e.Var(name, PointerType(dtypes.f16)) for name in ("a", "b", "r", "w", "c"))
+    shapes = ((m, k), (n, k), (m, n), (1, n), (m, 1), (1, 1))
+    given = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
+    at, bt, rt, wt, st, ot, ct = params = tuple(e.Var(name, PointerType(dtypes.f16)) for name in "abrwsoc")
 
-    def finish(total, _row, _column, other, same):
-        return build.cast(
-            build.maximum(total + build.cast(other, dtypes.f32) + build.cast(same, dtypes.f32), 0), dtypes.f16
-        )
+    def finish(total, _row, _column, *elements):
+        other, same, column, one = (build.cast(element, dtypes.f32) for element in elements)
+        return build.cast(build.maximum(total * column * one + other + same, 0), dtypes.f16)
 
     kernel = matmul_kernel(
         "matmul",
@@ -53,7 +53,12 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False, cluster=1):
         tiles,
         b_is_transposed=True,
         epilogue=finish,
-        epilogue_operands=(matrix(rt, m, n, align=align), matrix(wt, m, n, 0, align=align)),
+        epilogue_operands=(
+            matrix(rt, m, n, align=align),
+            matrix(wt, m, n, 0, align=align),
+            matrix(st, m, 1),
+            matrix(ot, m, 1, 0),
+        ),
     )
     outer = tuple(e.Var(var.name, var.type) for var in params)
     if warp_specialized:
@@ -78,15 +83,14 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False, cluster=1):
     verify_module(module)
     assert tiles not in THROUGH_RING or "map_operand" in [param.name for param in function.params]
     c = np.full((m, n), np.nan, np.float16)
-    run_module(module, [a, b, r, row, c])
-    wide = (each.astype(np.float64) for each in (a, b, r, row))
-    left, right, other, same = wide
-    return c.astype(np.float64), np.maximum(left @ right.T + other + same, 0)
+    run_module(module, [*given, c])
+    left, right, other, same, column, one = (each.astype(np.float64) for each in given)
+    return c.astype(np.float64), np.maximum(left @ right.T * column * one + other + same, 0)
 
 
 @pytest.mark.parametrize("tiles", [SMALL, LARGE])
 @pytest.mark.parametrize(("n", "align"), [(24, 16), (18, 4), (13, 2)])
-def test_other_matrices_and_rows_are_added(tiles, n, align):
+def test_other_matrices_and_rows_are_added_and_columns_and_single_elements_are_factors(tiles, n, align):
     result, expected = finished(40, n, 32, tiles, align)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
@@ -105,11 +109,11 @@ def test_blocks_that_share_copies_bring_their_own(tiles):
 
 
 def test_large_tiles_have_registers_for_rows_alone_if_a_block_has_the_multiprocessor_to_itself():
-    row, other = RTile("row", dtypes.f16, 1, 128), RTile("other", dtypes.f16, 128, 128)
+    row, column, other = (RTile("other", dtypes.f16, *shape) for shape in ((1, 128), (128, 1), (128, 128)))
     alone = MatmulTiles(128, 128, 64, 2, (8, 1))
     assert alone.leaves_registers(row) and not alone.leaves_registers(other)
     assert not LARGE_WARP_SPECIALIZED.leaves_registers(row)
-    assert WARP_SPECIALIZED.leaves_registers(other)
+    assert WARP_SPECIALIZED.leaves_registers(other) and LARGE_WARP_SPECIALIZED.leaves_registers(column)
 
 
 def test_a_tile_is_fetched_from_a_matrix_of_its_type():

@@ -26,14 +26,17 @@ K = 24
 def finished(
     m, n, tiles=LARGE, *, out=dtypes.f16, operand=dtypes.f16, align=16, operand_align=16, features=(), traffic=None, k=K
 ):
-    """relu(a b + row + matrix * 2 + column number / 128), by the kernel and by numpy; and the module's text."""
+    """relu(a b * column * one + row + matrix * 2 + column number / 128), by the kernel and by numpy; and the module's
+    text."""
     assert not tiles.leaves_registers(RTile("operand", operand, tiles.m, tiles.n))
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k)))
     other, row = (rng.standard_normal(shape).astype(operand.numpy()) for shape in ((m, n), (n,)))
-    names = {"a": dtypes.f16, "b": dtypes.f16, "other": operand, "row": operand, "c": out}
+    column, one = (rng.uniform(0.5, 2, shape).astype(np.float32) for shape in ((m, 1), (1, 1)))
+    names = {"a": dtypes.f16, "b": dtypes.f16, "other": operand, "row": operand}
+    names |= {"column": dtypes.f32, "one": dtypes.f32, "c": out}
     params = tuple(e.Var(name, PointerType(dtype)) for name, dtype in names.items())
-    c = matrix(params[4], m, n, align=align)
+    c = matrix(params[6], m, n, align=align)
     kernel = matmul_kernel(
         "matmul",
         params,
@@ -45,10 +48,12 @@ def finished(
         epilogue_operands=(
             GTensor(params[2], c.rows, c.columns, build.index(n), operand_align),
             GTensor(params[3], c.rows, c.columns, build.index(0), operand_align),
+            GTensor(params[4], c.rows, build.index(1), build.index(1), 4),
+            GTensor(params[5], c.rows, build.index(1), build.index(0), 4),
         ),
-        epilogue=lambda total, i, j, of_matrix, of_row: build.cast(
+        epilogue=lambda total, i, j, of_matrix, of_row, of_column, one: build.cast(
             build.maximum(
-                total
+                total * of_column * one
                 + build.cast(of_row, dtypes.f32)
                 + build.cast(of_matrix, dtypes.f32) * 2
                 + build.cast(j, dtypes.f32) / 128,
@@ -64,8 +69,9 @@ def finished(
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)
     result = np.full((m, n), np.nan, out.numpy())
-    run_module(module, [a, b, other, row, result], traffic=traffic)
-    exact = a.astype(np.float64) @ b.astype(np.float64).T + row.astype(np.float64) + 2 * other.astype(np.float64)
+    run_module(module, [a, b, other, row, column, one, result], traffic=traffic)
+    scaled = a.astype(np.float64) @ b.astype(np.float64).T * column.astype(np.float64) * one.astype(np.float64)
+    exact = scaled + row.astype(np.float64) + 2 * other.astype(np.float64)
     return result.astype(np.float64), np.maximum(exact + np.arange(n) / 128, 0), print_module(module)
 
 

@@ -101,7 +101,7 @@ def box_operand(
 ) -> BoxOperand | None:
     """How the one matrix that comes to a stored map for its elements is brought; None for other maps, and where TMA
     cannot copy it or no tile of the ring has room. shared: arrays of the ring's tiles."""
-    whole = [fetch for fetch in stored.fetches if fetch.target.rows > 1]
+    whole = [fetch for fetch in stored.fetches if fetch.is_matrix]
     if len(whole) != 1 or node.source.is_transposed:
         return None
     (fetch,) = whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Operand
@@ -85,17 +86,20 @@ class ProductKernel:
         return total
 
     def epilogue_operands(self, c: GTensor, *, is_aligned: bool) -> dict[Operand, GTensor]:
-        """What the value of an element reads at the element's own place alone: matrices like the result `c`, or rows.
+        """What the value of an element reads at the element's own place alone: matrices like the result `c`, or rows,
+        columns or single elements of such.
 
-        Neighbours that their alignment takes at once lie inside together. is_aligned: whether their addresses are known
-        to be multiples of 16.
+        Neighbours that their alignment takes at once lie inside together. is_aligned: whether addresses of those that
+        have neighbours along a row are known to be multiples of 16.
         """
         product, found = self._product, dict[Operand, GTensor]()
-        for operand, (row_stride, batch_strides) in own_places(self._task, product).items():
-            nbytes = operand.dtype.nbytes
-            align = known_align(nbytes, row_stride, *batch_strides, product.n) if is_aligned else nbytes
-            place = moved(self.scope, self._pointers[operand], self._numbers, batch_strides)
-            found[operand] = GTensor(place, c.rows, c.columns, self.scope.size(row_stride, "row_stride"), align)
+        for operand, own in own_places(self._task, product).items():
+            align = nbytes = operand.dtype.nbytes
+            if own.has_columns and is_aligned:
+                align = known_align(nbytes, own.row_stride, *own.batch_strides, product.n)
+            place = moved(self.scope, self._pointers[operand], self._numbers, own.batch_strides)
+            columns = c.columns if own.has_columns else build.index(1)
+            found[operand] = GTensor(place, c.rows, columns, self.scope.size(own.row_stride, "row_stride"), align)
         return found
 
     def pointer(self, operand: Operand) -> Expr:
@@ -168,22 +172,34 @@ class ProductKernel:
         return value
 
 
-def own_places(task: Task, product: Product) -> dict[Operand, tuple[Dim, tuple[Dim, ...]]]:
-    """Operands that are read at the place of the element alone, with their strides of rows and of axes of the batch."""
+@dataclass(frozen=True, slots=True)
+class OwnPlace:
+    """Where an operand has what belongs to an element of the result: strides of its rows, 0 for the same row again and
+    again, and of axes of the batch. has_columns: whether columns are neighbours in memory; else all are one."""
+
+    row_stride: Dim
+    batch_strides: tuple[Dim, ...]
+    has_columns: bool
+
+
+def own_places(task: Task, product: Product) -> dict[Operand, OwnPlace]:
+    """Operands that are read at the place of the element alone."""
     strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-    found: dict[Operand, tuple[Dim, tuple[Dim, ...]]] = {}
+    found: dict[Operand, OwnPlace] = {}
     excluded: set[Operand] = set()
     for access in accesses(product.value):
         offset = affine_offset(access.indices, strides[access.operand])
         is_own = offset is not None and set(offset.coefficients) <= set(product.axes) and offset.constant == 0
-        if offset is None or not is_own or offset.coefficient(product.column_axis) != 1:
+        if offset is None or not is_own or offset.coefficient(product.column_axis) not in (0, 1):
             excluded.add(access.operand)
             continue
+        has_columns = offset.coefficient(product.column_axis) == 1
         batch = tuple(offset.coefficient(axis) for axis in product.batch_axes)
-        steps = (offset.coefficient(product.row_axis), (product.n,) if product.is_side_by_side else batch)
-        if found.setdefault(access.operand, steps) != steps:
+        batch = (product.n,) if has_columns and product.is_side_by_side else batch
+        own = OwnPlace(offset.coefficient(product.row_axis), batch, has_columns)
+        if found.setdefault(access.operand, own) != own:
             excluded.add(access.operand)
-    return {operand: steps for operand, steps in found.items() if operand not in excluded}
+    return {operand: own for operand, own in found.items() if operand not in excluded}
 
 
 def _always(element: Expr) -> Callable[[Sequence[Expr]], Expr]:

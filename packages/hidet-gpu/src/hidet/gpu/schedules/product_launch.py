@@ -54,9 +54,9 @@ class Premises:
 class Multiplication:
     """What one kernel multiplies and stores, in terms of its parameters.
 
-    epilogue_operands: matrices like `c`, or rows, that `epilogue` reads at the place of the element. batch: the index
-    that counts matrices, and its extent in the kernel; outer: that extent where the kernel is launched. steps: those
-    along k, (first, number of); None for all.
+    epilogue_operands: matrices like `c`, or rows, columns or single elements, that `epilogue` reads at the place of the
+    element. batch: the index that counts matrices, and its extent in the kernel; outer: that extent where the kernel is
+    launched. steps: those along k, (first, number of); None for all.
     """
 
     a: GTensor | Gathered
@@ -110,7 +110,8 @@ class ProductLaunches:
         """Whether tensors start at multiples of 16 bytes; None where they always do."""
         product = self.product
         operands = (product.a.tensor.operand, product.b.tensor.operand)
-        return self.builder.are_aligned((*operands, *own_places(self.task, product), self._output))
+        others = [operand for operand, own in own_places(self.task, product).items() if own.has_columns]
+        return self.builder.are_aligned((*operands, *others, self._output))
 
     @property
     def _output(self) -> Operand:

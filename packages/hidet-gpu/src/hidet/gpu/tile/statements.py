@@ -65,6 +65,11 @@ class Fetch:
         if source.dtype != target.dtype:
             raise ScheduleError(f"tile {target.name} of {target.dtype} is fetched from a matrix of {source.dtype}")
 
+    @property
+    def is_matrix(self) -> bool:
+        """Whether the tile has several rows and columns."""
+        return self.target.rows > 1 and self.target.columns > 1
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fill:

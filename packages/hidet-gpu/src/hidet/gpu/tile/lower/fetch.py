@@ -75,6 +75,7 @@ def part_of(node: Fetch, pieces: int) -> Fragment:
     """What a thread holds of `pieces` pieces side by side."""
     tile = node.target
     upright = tile.upright
-    extents = (1, pieces, 2 if upright.rows > 1 else 1, 2) if upright.columns > 1 else (1, 1, 2, 1)
+    halves = 2 if upright.rows > 1 else 1
+    extents = (1, pieces, halves, 2) if upright.columns > 1 else (1, 1, halves, 1)
     shape = tuple(map(build.index, extents))
     return Fragment(tile, Var(f"{tile.name}_part", BufferType(tile.dtype, shape, None, "register")), extents)

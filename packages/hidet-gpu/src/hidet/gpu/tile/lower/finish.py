@@ -40,7 +40,7 @@ def finish_layout(node: t.Store, stored: StoredMap, warps: tuple[int, int], toge
     """How the part of the products that is staged at a time is kept; None where no matrix is fetched, where the
     stored one does not take 16 bytes at once, or where what is fetched does not lie like it."""
     target, products = node.target, _products(stored)
-    has_matrix = any(fetch.target.rows > 1 for fetch in stored.fetches)
+    has_matrix = any(fetch.is_matrix for fetch in stored.fetches)
     if not has_matrix or len(products) != 1 or products[0].rows != node.source.rows:
         return None
     if products[0].columns != node.source.columns or not all(_lies_like(fetch, node) for fetch in stored.fetches):
@@ -65,11 +65,11 @@ def _products(stored: StoredMap) -> list[RTile]:
 
 
 def _lies_like(fetch: t.Fetch, node: t.Store) -> bool:
-    """Whether a box is inside of its matrix where the stored one is."""
-    source, target = fetch.source, node.target
-    is_whole = source.rows is target.rows and fetch.row is node.row and fetch.target.rows == node.source.rows
-    across = source.columns is target.columns and fetch.column is node.column
-    return across and fetch.target.columns == node.source.columns and (is_whole or fetch.target.rows == 1)
+    """Whether a box is inside of its matrix where the stored one is, along axes that it has."""
+    source, target, tile = fetch.source, node.target, fetch.target
+    down = source.rows is target.rows and fetch.row is node.row and tile.rows == node.source.rows
+    across = source.columns is target.columns and fetch.column is node.column and tile.columns == node.source.columns
+    return (down or tile.rows == 1) and (across or tile.columns == 1)
 
 
 def store_finished(node: t.Store, stored: StoredMap, products: Fragment, staging: Expr, parts: Parts) -> s.Stmt:
@@ -105,8 +105,8 @@ class _Rows:
     `turns`.
 
     slots: parts whose epilogue operands are on their way or held, `early` of them for parts that come later, so that
-    memory is not waited for. ahead: by fetched tile, where that is kept; a tile of one row, which threads share, is
-    read where it is used.
+    memory is not waited for. ahead: by fetched tile, where that is kept; a tile of one row or column, which threads
+    share, is read where it is used.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class _Rows:
         self.chunk = CHUNK_BYTES // node.target.dtype.nbytes
         self.per_row = self.layout.columns // self.chunk
         self.turns = -(-self.layout.rows * self.per_row // parts.lanes)
-        whole = [fetch.target for fetch in stored.fetches if fetch.target.rows > 1]
+        whole = [fetch.target for fetch in stored.fetches if fetch.is_matrix]
         kept = sum(self.turns * self.chunk * tile.dtype.nbytes for tile in whole)
         panels, any_number = parts.counts[1], node.source.is_transposed
         # Upright tiles of five parts, of 160 columns, have no registers for more than one.
@@ -237,15 +237,20 @@ class _Rows:
             at = self.first + layout.offset(place.staged_row, place.staged_column + n)
             stmts.append(s.Store(total, (build.index(n),), build.load(self.staging, at, lanes=layout.chunk)))
         elements: dict[RTile, Expr] = {tile: build.load(total, lane)}
-        target, column = self.node.target, self._nearest(place)[1]
+        target, (row, column) = self.node.target, self._nearest(place)
         for fetch in self.stored.fetches:
-            array = self.ahead.get(fetch.target)
+            array, source = self.ahead.get(fetch.target), fetch.source
             if array is not None:
                 elements[fetch.target] = build.load(array, slot, turn, lane)
                 continue
+            start = (row if fetch.target.rows > 1 else fetch.row) * source.row_stride
+            if fetch.target.columns == 1:
+                one = Var(fetch.target.name, source.dtype)
+                stmts.append(s.Declare(one, build.load(source.pointer, start)))
+                elements[fetch.target] = one
+                continue
             array = _registers(fetch.target.name, fetch.target, self.chunk)
-            start = fetch.row * fetch.source.row_stride + column
-            stmts += [s.Declare(array), *self._reads(array, (), fetch.source, start)]
+            stmts += [s.Declare(array), *self._reads(array, (), source, start + column)]
             elements[fetch.target] = build.load(array, lane)
         made = _registers("made", self.node.source, self.chunk)
         compute = s.Store(made, (lane,), self._value(elements, place, lane))
@@ -260,7 +265,8 @@ class _Rows:
         elements: dict[RTile, Expr] = {self.products.tile: build.load(self.staging, at)}
         for fetch in self.stored.fetches:
             row = place.row if fetch.target.rows > 1 else fetch.row
-            elements[fetch.target] = build.load(fetch.source.pointer, row * fetch.source.row_stride + place.column)
+            column = place.column if fetch.target.columns > 1 else 0
+            elements[fetch.target] = build.load(fetch.source.pointer, row * fetch.source.row_stride + column)
         to = place.row * self.node.target.row_stride + place.column
         return s.Store(self.node.target.pointer, (to,), self._value(elements, place, build.index(0)))
 

@@ -28,7 +28,7 @@ def parted_fetches(body: tuple[t.TileStmt, ...], stored: Mapping[RTile, t.Map]) 
     maps = list(stored.values())
     found: dict[RTile, t.Fetch] = {}
     for stmt in body[last:]:
-        if isinstance(stmt, t.Fetch) and stmt.target.columns > 1:
+        if isinstance(stmt, t.Fetch):
             users = [user for user in all_stmts(body) if stmt.target in register_tiles(user)]
             if all(user is stmt or user in maps for user in users):
                 found[stmt.target] = stmt

@@ -62,9 +62,12 @@ class MatmulTiles:
 
     def leaves_registers(self, operand: RTile) -> bool:
         """Whether threads have registers for a tile of an epilogue operand during the products."""
-        has_many = self.warps[0] * self.warps[1] >= _MANY_WARPS
-        most = _OPERAND_ROW_ELEMENTS if operand.rows == 1 and has_many else _OPERAND_ELEMENTS
-        return operand.rows == 1 if self.is_transposed else self.per_thread <= most
+        upright, has_many = operand.upright, self.warps[0] * self.warps[1] >= _MANY_WARPS
+        if upright.columns == 1:
+            return True
+        if upright.rows == 1:
+            return self.per_thread <= (_OPERAND_ROW_ELEMENTS if has_many else _OPERAND_ELEMENTS)
+        return not self.is_transposed and self.per_thread <= _OPERAND_ELEMENTS
 
 
 def matmul_kernel(
@@ -90,7 +93,8 @@ def matmul_kernel(
 
     epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
     elements there of the matrices `epilogue_operands`; None converts. Those are like c, or a row for all where their
-    row stride is the constant 0. They are fetched before the products where there are registers, else a part at a time.
+    row stride is the constant 0, and a column for all where they have 1. They are fetched before the products where
+    there are registers, else a part at a time.
     batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid has ceil(n /
     tiles.n) x ceil(m / tiles.m) tiles for each.
 
@@ -145,12 +149,19 @@ def matmul_kernel(
 
     others = [
         RTile(
-            f"epilogue_operand{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n, tiles.is_transposed
+            f"epilogue_operand{number}",
+            source.dtype,
+            1 if _is_const(source.row_stride, 0) else tiles.m,
+            1 if _is_const(source.columns, 1) else tiles.n,
+            tiles.is_transposed,
         )
         for number, source in enumerate(epilogue_operands)
     ]
     origin = block_row * tiles.m, block_column * tiles.n
-    fetches = [fetch(tile, source, *origin) for tile, source in zip(others, epilogue_operands, strict=True)]
+    fetches = [
+        fetch(tile, source, origin[0], origin[1] if tile.columns > 1 else 0)
+        for tile, source in zip(others, epilogue_operands, strict=True)
+    ]
     # They arrive during the products, unless what a matrix brings has to wait.
     early, late = (fetches, []) if all(tiles.leaves_registers(tile) for tile in others) else ([], fetches)
 
@@ -184,6 +195,6 @@ def _tile(name: str, dtype: DType, rows: int, columns: int, transposed: bool) ->
     return STile(name, dtype, *((columns, rows) if transposed else (rows, columns)))
 
 
-def _is_row(source: GTensor) -> bool:
-    """Whether a matrix has the same row again and again."""
-    return isinstance(source.row_stride, Const) and source.row_stride.value == 0
+def _is_const(size: Expr, value: int) -> bool:
+    """Whether a size is known to be so much."""
+    return isinstance(size, Const) and size.value == value
