@@ -122,9 +122,10 @@ _PLAIN: dict[str, str | Assembly] = {
     "barrier_expect": "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{barrier}], {bytes};",
     "barrier_complete": "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [{barrier}], {bytes};",
     "barrier_try_wait": _TEST % "mbarrier.try_wait.parity.shared::cta.b64 p, [{barrier}], {parity}",
-    # Labels need names of their own where the function is inlined twice.
-    "barrier_wait": "{ .reg .pred p; wait_%=: mbarrier.try_wait.parity.shared::cta.b64 p, [{barrier}], {parity}; "
-    "@!p bra wait_%=; }",
+    # Labels need names of their own where the function is inlined twice. With a limit of time (ns) a warp sleeps until
+    # the phase is over; without one it asks again every 20 cycles, which takes power.
+    "barrier_wait": "{ .reg .pred p; wait_%=: mbarrier.try_wait.parity.shared::cta.b64 p, [{barrier}], {parity}, "
+    "10000000; @!p bra wait_%=; }",
     "barrier_arrive_remote": "{ .reg .b32 place; mapa.shared::cluster.u32 place, {barrier}, {rank}; "
     "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [place]; }",
     # A release would fence the device.
