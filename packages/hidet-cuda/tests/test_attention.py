@@ -24,6 +24,7 @@ from hidet.gpu.schedules.attention_launch import problem_of
 from hidet.gpu.schedules.attention_tiles import simt_blocks, simt_tiles
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.types import TensorType
+from hidet.ir.printer import print_module
 from hidet.plugins.host import load_registry
 from hidet.schedule.attention_problem import attention_problem
 from hidet.schedule.select import ScheduledTask
@@ -436,6 +437,14 @@ def test_blocks_take_one_tile_after_the_other(depth, is_causal, queries, keys, m
 def unmet(problem, plan, target):
     """The constraints of the space of plans that one does not meet."""
     return [rule.doc for rule in attention_space(problem, plan, target).constraints if not rule.holds(plan)]
+
+
+@pytest.mark.parametrize(("depth", "rows"), [(64, 192), (128, 128)])
+def test_a_block_has_room_for_the_queries_of_the_next_tile(depth: int, rows: int) -> None:
+    """They come while the last keys of the one before are multiplied."""
+    shape = (2, 16, 2048, depth)
+    module = print_module(scheduled_task(graph("f16", shape, shape), "sm_90a").program.module)
+    assert f"tile_q: f16[{2 * rows * depth}] @ shared" in module
 
 
 @pytest.mark.parametrize("depth", [40, 64, 112, 128, 160, 192, 256])

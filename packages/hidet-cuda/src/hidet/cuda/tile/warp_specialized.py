@@ -105,15 +105,19 @@ def lower_persistent(kernel: TileKernel, counts: Mapping[Var, Expr], target: Gpu
     maps_before = _maps(before, 1, kernel, counts)
     if not maps or not maps_before:
         return None
-    threads, stages, once = block_threads(kernel.warps), Stages(ring.stages), Stages(1)
-    computing = _Computing(kernel, threads, stages, once)
-    arrays = (*computing.shared_arrays(), stages.barriers, once.barriers)
-    if sum(map(array_bytes, arrays)) > target.block_shared_memory:
+    threads, stages = block_threads(kernel.warps), Stages(ring.stages)
+    # Where there is room, what the next tile needs before its ring comes while this one is finished.
+    for once in (Stages(2), Stages(1)):
+        computing = _Computing(kernel, threads, stages, once)
+        arrays = (*computing.shared_arrays(), stages.barriers, once.barriers)
+        if sum(map(array_bytes, arrays)) <= target.block_shared_memory:
+            break
+    else:
         return None
     number, warp = build.size_var("block"), build.size_var("warp")
     multipliers = kernel.threads // WARP
     started = [*stages.declared(), *once.declared()]
-    # What is loaded before the ring has room when a tile is finished, the first stage of the next one before that.
+    # The first stage of a tile has room before what is loaded before the ring may have it.
     behind = copy_tiles(before, maps_before, computing.shared, once)
     boxes = copy_stages(ring, maps, computing.shared, stages, behind_first=behind)
     # All of a warp walk, because values of a tile may be shuffled among its threads; one of them copies.
@@ -255,12 +259,13 @@ def _said(stages: Stages, lane: Expr, ahead: int) -> list[s.Stmt]:
 
 
 class _Computing(TileLowering):
-    """The consumers: they multiply, map and store. once: of a persistent kernel, the one stage of what is loaded before
-    the ring, which is copied like the others; None where these threads copy it."""
+    """The consumers: they multiply, map and store. once: of a persistent kernel, the stages of what is loaded before
+    the ring, one a tile, which is copied like the others; None where these threads copy it."""
 
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages, once: Stages | None = None) -> None:
-        super().__init__(kernel, threads, machine(FEATURES.__contains__))
+        super().__init__(kernel, threads, machine(FEATURES.__contains__), once=once.count if once else 1)
         self._stages, self._once = stages, once
+        self._before = [stmt.target for stmt in kernel.body if isinstance(stmt, t.Load)]
         self._is_ping_pong = _has_overlapped(kernel.body)
         self._staging = self.staging_arrays(kernel)
         needed = max(map(array_bytes, self._staging.values()), default=0)
@@ -330,24 +335,24 @@ class _Computing(TileLowering):
 
     def ring(self, node: t.Ring) -> s.Stmt:
         """A stage is given back when all that is done with it is done."""
-        stages = self._stages
-        for load in node.loads:
-            self._stage[load.target] = stages.slot
+        stages, once = self._stages, self._once
+        read = {load.target: stages.slot for load in node.loads}
+        read |= dict.fromkeys(self._before, once.slot) if once else {}
+        self._stage.update(read)
         steps = [
             barrier("wait", stages.full(), stages.phase),
             self.stmts(node.body),
             self._given_back(stages),
             stages.advanced(),
         ]
-        for load in node.loads:
-            del self._stage[load.target]
+        for tile in read:
+            del self._stage[tile]
         loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
-        once = self._once
         if once is None:
             return loop
         # It is copied behind the first stage, if there is any.
-        read = [barrier("wait", once.full(), once.phase), loop, self._given_back(once), once.advanced()]
-        return s.If(node.extent > 0, build.seq(read))
+        whole = [barrier("wait", once.full(), once.phase), loop, self._given_back(once), once.advanced()]
+        return s.If(node.extent > 0, build.seq(whole))
 
     def _given_back(self, stages: Stages) -> s.Stmt:
         """Say that the warp has read the next stage."""

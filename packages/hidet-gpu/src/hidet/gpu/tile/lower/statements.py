@@ -45,9 +45,13 @@ class TileLowering:
     that is fetched there, too, a part at a time. `_runs_on`: whether products in the background are not waited for
     where they stand. `_products`: such products, if the kernel has any. `_fresh`: tiles that the next product sets.
     `_shifted`: loads of pipelines whose rows are shifted, where the kernel does so.
+
+    once: for how many tiles of a load outside of rings there is shared memory.
     """
 
-    def __init__(self, kernel: TileKernel, threads: Threads, machine: Machine, *, shifts_rows: bool = False) -> None:
+    def __init__(
+        self, kernel: TileKernel, threads: Threads, machine: Machine, *, shifts_rows: bool = False, once: int = 1
+    ) -> None:
         self.threads = threads
         self.machine = machine
         self._stored = stored_maps(kernel.body)
@@ -69,7 +73,7 @@ class TileLowering:
                     self.fragments[tile] = fragment(tile, kernel.warps)
             ahead = stmt.loads if isinstance(stmt, t.Ring) else ()
             for load in (*ahead, *((stmt,) if isinstance(stmt, t.Load) else ())):
-                count = stmt.stages if isinstance(stmt, t.Ring) else 1
+                count = stmt.stages if isinstance(stmt, t.Ring) else once
                 shifted = shifted_load(load, count) if shifts_rows and load in ahead and machine.copies else None
                 if shifted is not None:
                     self._shifted[load.target], count = shifted, 1
