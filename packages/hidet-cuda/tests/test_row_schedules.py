@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -126,37 +128,62 @@ def test_reductions_are_right(name: str) -> None:
     assert_right(REDUCTIONS[name], "gpu.rows", 4e-3 if "f16" in REDUCTIONS[name] else 1e-4)
 
 
-ALONE = {
-    "softmax": same("f16[9, 1000]", "softmax(%x, axis=-1)"),
-    "layer norm": same("bf16[8, 1024]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: bf16[1024]", "%b: bf16[1024]"),
-    "RMS norm": same("f32[7, 512]", "rms_norm(%x, %w, eps=1e-05)", "%w: f32[512]"),
+WALKED = {
+    "softmax": same("f16[19, 2000]", "softmax(%x, axis=-1)"),
+    "layer norm": same("bf16[18, 2048]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: bf16[2048]", "%b: bf16[2048]"),
+    "RMS norm": same("f32[20, 1536]", "rms_norm(%x, %w, eps=1e-05)", "%w: f32[1536]"),
+    "RMS norm of a sum": """
+    graph g(%x: f16[19, 2048], %r: f16[19, 2048], %w: f16[2048]):
+      %0: f16[19, 2048] = add(%x, %r)
+      %1: f16[19, 2048] = rms_norm(%0, %w, eps=1e-05)
+      return %1
+    """,
+    "softmax of rows of several axes": same("f16[3, 6, 2048]", "softmax(%x, axis=-1)"),
 }
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_where_a_multiprocessor_has_one_row_at_a_time_its_next_one_is_prefetched(
-    name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", WALKED)
+def test_blocks_take_many_long_rows_in_turn_and_copy_the_next_one_meanwhile(
+    name: str, arch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = ALONE[name]
-    assert "gpu.prefetch" not in print_module(scheduled_task(text, "sm_90a").program.module)
+    text = WALKED[name]
+    assert "gpu.copy_async" not in print_module(scheduled_task(text, arch).program.module)
     monkeypatch.setattr(CudaTarget, "multiprocessors", 3)
-    monkeypatch.setattr(CudaTarget, "block_threads", 64)
-    assert "gpu.prefetch" not in print_module(scheduled_task(text, "sm_80").program.module)
-    printed = print_module(scheduled_task(text, "sm_90a").program.module)
-    assert printed.index("load(x0") < printed.index("if member == 0 and i0 + 3 <") < printed.index("gpu.prefetch")
+    monkeypatch.setattr(row_layout, "_RESIDENT", 128)
+    printed = print_module(scheduled_task(text, arch).program.module)
+    assert printed.index("gpu.copy_async_finish") < printed.index("= load(coming")
     # Where addresses are not multiples of 16 bytes nothing is.
-    assert printed.count("gpu.prefetch") == 1
-    assert_right(text, "gpu.rows", 3e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4, arch="sm_90a")
+    copies = len(re.findall(r"gpu\.copy_async\"", printed))
+    assert copies == 2 * (2 if "sum" in name else 1)
+    assert_right(text, "gpu.rows", 3e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4, arch=arch)
 
 
-def test_long_rows_of_a_whole_block_are_prefetched_unless_only_their_sum_is_wanted() -> None:
-    def text(call: str, result: str = "bf16[1024, 32768]") -> str:
-        step = scheduled_task(graph("bf16[1024, 32768]", result, call), "sm_90a")
-        assert compiled_kernels(step, "sm_90a")
+def spilled(step: ScheduledTask) -> int:
+    """Bytes of registers that kernels keep in memory."""
+    return sum(usage.spill_bytes for cubin in compiled_kernels(step, "sm_90a") for usage in cubin.usage.values())
+
+
+def test_blocks_stay_for_long_rows_unless_they_are_few_or_only_their_sum_is_wanted() -> None:
+    def text(call: str, rows: int = 1024, result: str = "bf16[{}, 32768]") -> str:
+        step = scheduled_task(graph(f"bf16[{rows}, 32768]", result.format(rows), call), "sm_90a")
+        assert all(
+            usage.spill_bytes == 0 for cubin in compiled_kernels(step, "sm_90a") for usage in cubin.usage.values()
+        )
         return print_module(step.program.module)
 
-    assert "i0 + 132 <" in text("softmax(%x, axis=-1)")
-    assert "gpu.prefetch" not in text("sum(%x, axes=[1], keepdim=False)", "bf16[1024]")
+    assert '_kernel0", [132],' in text("softmax(%x, axis=-1)")
+    assert '_kernel0", [300],' in text("softmax(%x, axis=-1)", 300).replace("[a0]", "[300]")
+    assert "gpu.copy_async" not in text("sum(%x, axes=[1], keepdim=False)", result="bf16[{}]")
+
+
+@pytest.mark.parametrize(("length", "per_multiprocessor"), [(2048, 16), (4096, 8), (8192, 4), (16384, 2), (32768, 1)])
+def test_a_multiprocessor_has_as_many_rows_at_once_as_its_threads_have_registers_for(length, per_multiprocessor):
+    text = same(f"bf16[8192, {length}]", "rms_norm(%x, %w, eps=1e-05)", f"%w: bf16[{length}]")
+    step = scheduled_task(text, "sm_90a")
+    printed = print_module(step.program.module)
+    assert f", [{132 * per_multiprocessor}]," in printed and f"min_blocks={per_multiprocessor}" in printed
+    assert not spilled(step)
 
 
 PLACES = {

@@ -31,7 +31,7 @@ _SINCE = {
     "clusters": FIRST_WITH_CLUSTERS,
     "stmatrix": 90,
     "programmatic-dependent-launch": 90,
-    "bulk-prefetch": 90,
+    "async-copy": OLDEST,
     "f8": 89,
 }
 

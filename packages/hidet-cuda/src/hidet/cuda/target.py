@@ -111,7 +111,7 @@ class CudaTarget:
 
     def has(self, feature: str) -> bool:
         """Whether code for the architecture may use a feature: "wgmma", "stmatrix", "clusters", "f8" (conversions),
-        "bulk-prefetch" or "programmatic-dependent-launch". With "wgmma", which sm_90a alone has, go tensor maps and
+        "async-copy" or "programmatic-dependent-launch". With "wgmma", which sm_90a alone has, go tensor maps and
         registers that move between warp groups: what warp-specialized kernels are made of."""
         return has_feature(self.architecture, feature)
 

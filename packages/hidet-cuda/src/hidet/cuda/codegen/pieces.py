@@ -133,12 +133,6 @@ __device__ __forceinline__ float to_tf32(float a) {
 }"""
 
 _SHARED_ADDRESS = inline("unsigned shared_address(const void* p)", "return (unsigned)__cvta_generic_to_shared(p);")
-# A bulk prefetch is an instruction of sm_90 (PTX ISA, "cp.async.bulk.prefetch").
-_PREFETCH = """__device__ __forceinline__ void prefetch_bytes(const void* p, int bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(__cvta_generic_to_global(p)), "r"(bytes));
-#endif
-}"""
 
 INFINITY, NAN = "__longlong_as_double(0x7ff0000000000000ll)", "__longlong_as_double(0x7ff8000000000000ll)"
 """Doubles."""
@@ -171,7 +165,6 @@ PIECES: dict[str, Piece] = {
         Piece("one_plus_erf", one_plus_erf()),
         Piece("one_plus_tanh", _ONE_PLUS_TANH),
         Piece("shared_address", _SHARED_ADDRESS),
-        Piece("prefetch_bytes", _PREFETCH),
         Piece("store_words", _STORE_WORDS, ("lanes", "bits_as", "shared_address")),
     ),
 }

@@ -13,6 +13,7 @@ from hidet.gpu.simulator.lanes import spread
 from hidet.gpu.simulator.meaning import Meaning, Site, immediate
 from hidet.gpu.simulator.memory import Pointers, RowError, element_starts, pick_value
 from hidet.gpu.simulator.phases import Phases
+from hidet.gpu.simulator.semantics.memory import FINISH_COPIES, start_copies
 from hidet.gpu.simulator.team import WARP
 
 Array = np.ndarray[Any, Any]
@@ -60,32 +61,13 @@ def _copy_async(nbytes: int) -> Meaning:
                 lanes = site.lanes.only(rows)
                 count = int(amount)
                 data[rows, :count] = site.wave.load(site.activation, lanes, part, dtypes.u8, count, vector=True)
-        _start(site, target, data)
+        start_copies(site, target, data)
 
     return Meaning(run)
 
 
-def _start(site: Site, target: Pointers, data: Array) -> None:
-    """Start copying `data` to shared memory, which other threads must be done with."""
-    size = data.shape[1]
-    stamp = site.tick()
-    for memory, rows, segment, offset in target.parts(site.count):
-        starts = element_starts(memory, rows, segment, offset, 1, size, size)
-        units = memory.shadow.units(starts, size)
-        agents = site.agents[rows]
-        conflict = memory.shadow.write(units, agents, site.wave.clocks, stamp)
-        if conflict is not None:
-            raise site.wave.conflict_error(memory, conflict, rows, "written")
-        site.wave.note_traffic(site.activation, site.lanes, memory, rows, starts, size)
-        site.wave.copies.start(agents, memory, starts[:, None] + np.arange(size), units, data[rows], stamp)
-
-
 def _wait(site: Site, groups: Array) -> None:
     site.wave.copies.finish_groups(site.agents, immediate(groups), site.tick())
-
-
-def _wait_all(site: Site) -> None:
-    site.wave.copies.finish_all(site.agents, site.tick())
 
 
 def _arrive(site: Site, barrier: Pointers) -> None:
@@ -172,7 +154,7 @@ COPY: dict[str, Meaning] = {
     **{f"cuda.copy_async_{nbytes}": _copy_async(nbytes) for nbytes in (4, 8, 16)},
     "cuda.copy_async_commit": Meaning(lambda site: site.wave.copies.commit(site.agents)),
     "cuda.copy_async_wait": Meaning(_wait),
-    "cuda.copy_async_wait_all": Meaning(_wait_all),
+    "cuda.copy_async_wait_all": FINISH_COPIES,
     "cuda.copy_async_arrive": Meaning(_arrive),
     **{
         f"cuda.{name}_matrix_x{count}{'_transposed' if transposed else ''}": make(count, transposed)

@@ -1,4 +1,4 @@
-"""Memory of a block that launches ask for."""
+"""Memory of a block that launches ask for, and what is copied to memory of a block in the background."""
 
 from __future__ import annotations
 
@@ -18,13 +18,23 @@ MEMORY = table(
         result=PointerType(u8, "shared"),
     ),
     Intrinsic(
-        name="gpu.prefetch",
+        name="gpu.copy_async",
         family=GPU,
         group="memory",
-        doc="bring bytes, a multiple of 16, into the cache that all blocks share, where the device can; results are "
-        "the same without",
-        ptx="cp.async.bulk.prefetch",
-        parameters=(Memory("source", ("global",), align=16), Value("bytes", (i32,))),
-        effect="reads",
+        doc="copy 16 bytes to shared memory, in the background where the device can",
+        ptx="cp.async",
+        parameters=(
+            Memory("target", ("shared",), align=16, nbytes=16),
+            Memory("source", ("global",), align=16, nbytes=16),
+        ),
+        effect="writes",
+    ),
+    Intrinsic(
+        name="gpu.copy_async_finish",
+        family=GPU,
+        group="memory",
+        doc="wait until all copies of this thread in the background are finished, and visible to it",
+        ptx="cp.async.wait_all",
+        effect="waits",
     ),
 )

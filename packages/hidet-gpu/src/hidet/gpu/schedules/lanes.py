@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from hidet import dims
 from hidet.compute.definition import Operand
@@ -208,10 +209,12 @@ class LaneReader:
         bindings: Mapping[Var, Expr],
         copies: int = 1,
         copy: Expr | None = None,
+        staged: Mapping[Access, Var] = MappingProxyType({}),
     ) -> Reads:
         """The values of the neighbours from `first` on.
 
         copies: how many times what is read is kept at once, in arrays of as many parts; copy: which part this is.
+        staged: arrays that have what some accesses read, by the place along the axis.
         """
         slot = build.index(0) if copy is None else copy
         here = {**bindings, self.axis: first}
@@ -227,7 +230,8 @@ class LaneReader:
             if width is None or guard is None:
                 continue
             part = declared.array("part", access.dtype, copies * width)
-            load = self.lowering.resolve(access, here)
+            assert isinstance(access, Access)
+            load = build.load(staged[access], first) if access in staged else self.lowering.resolve(access, here)
             condition = self.lowering.resolve(replaced(guard, known), here)
             with nullcontext() if isinstance(condition, Const) else k.if_(condition):
                 self._load(k, part, load, slot * width, width)

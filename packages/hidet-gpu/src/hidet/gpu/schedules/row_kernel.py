@@ -4,7 +4,9 @@
     for every statistic: reduce what the thread has, then over the threads that share the row
     for what this thread has of its row: results
 
-Rows that do not fit the registers are read again for every statistic.
+Rows that do not fit the registers are read again for every statistic. Of many long rows a block takes one after the
+other. It copies the next one to shared memory, in the background, as soon as it has this one in registers: memory is
+not idle while threads exchange statistics. A thread copies what it reads itself.
 """
 
 from __future__ import annotations
@@ -12,17 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from hidet import dims, dtypes
+from hidet import dims
 from hidet.compute.definition import Combiner, Operand
 from hidet.gpu.intrinsics import intrinsic_call
-from hidet.gpu.schedules.exchange import WARP, barrier, block_number, reduce_lanes, reduce_warps, thread_in_block
+from hidet.gpu.schedules.exchange import (
+    WARP,
+    barrier,
+    block_number,
+    reduce_lanes,
+    reduce_warps,
+    shared,
+    thread_in_block,
+)
 from hidet.gpu.schedules.lanes import LaneReader, Reads, registers
 from hidet.gpu.schedules.pointwise_kernel import digits, store_lanes, word_for
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
-from hidet.ir.expr import Const, Expr, Load, Var
+from hidet.ir.expr import Access, Const, Expr, Load, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
@@ -60,6 +70,7 @@ class _RowKernel:
         self.width = layout.lanes if layout.is_side_by_side else 1
         self.lane = self.reader.lane if layout.is_side_by_side else build.index(0)
         self.is_mine: Expr = build.logical_and()
+        self.staged: dict[Access, Var] = {}
         self.first, self.copy = build.size_var("first"), build.size_var("copy")
         self.count = self.scope.size(layout.places, "places")
         self.inner_extents = [self.scope.size(extent, "inner") for extent in layout.inner_extents]
@@ -78,62 +89,90 @@ class _RowKernel:
         own = layout.threads if layout.threads > WARP else _BLOCK
         threads = layout.threads * SIDE if layout.is_side_by_side else own
         teams = threads // layout.threads
-        self._find_row(k, teams)
-        self._read_elements(k)
-        if layout.is_alone:
-            self._prefetch_next(k)
+        self._find_thread(k, teams)
+        if layout.blocks:
+            self._walk_rows(k, layout.blocks)
+        else:
+            item = block_number() * teams + self.team if teams > 1 else block_number()
+            self._find_row(k, k.let("item", item), teams)
+            self._read_elements(k)
+            self._finish_row(k)
+        attributes = (("min_blocks", layout.resident),) if layout.blocks else ()
+        function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel", attributes=attributes)
+        blocks = (
+            build.index(layout.blocks) if layout.blocks else (self.builder.size(layout.items) + (teams - 1)) // teams
+        )
+        return self.builder.launch(function, self.outer, self.scope.arguments, (blocks,), threads)
+
+    def _walk_rows(self, k: IRBuilder, blocks: int) -> None:
+        """Work on every row that this one of `blocks` blocks takes."""
+        length = self.layout.inner_extents[0]
+        assert isinstance(length, int)
+        self.staged = {access: shared("coming", access.dtype, length) for access in self.layout.staged}
+        for array in self.staged.values():
+            k.declare(array)
+        block = k.let("block", block_number())
+        self._copy_row(k, block)
+        with k.for_range("item", self.items - block, block, blocks) as item:
+            self._find_row(k, item, 1)
+            k.run(intrinsic_call("gpu.copy_async_finish"))
+            self._read_elements(k)
+            with k.if_(item < self.items - blocks):
+                self._copy_row(k, item + blocks)
+            self._finish_row(k)
+            # Statistics of the next row are exchanged in the same memory.
+            k.emit(barrier())
+
+    def _copy_row(self, k: IRBuilder, number: Expr) -> None:
+        """Begin to copy what this thread reads of a row."""
+        (row,), (column,) = self.layout.outer, self.layout.inner
+        with self._sweep(k):
+            for access, array in self.staged.items():
+                source = self.lowering.resolve(access, {row: number, column: self.first})
+                assert isinstance(source, Load)
+                target = build.address(array, self.first)
+                k.run(intrinsic_call("gpu.copy_async", target, build.address(source.buffer, *source.indices)))
+
+    def _finish_row(self, k: IRBuilder) -> None:
+        """Statistics and results of a row that has been read."""
         for statistic in self.program.statistics:
             self._reduce(k, statistic)
             if statistic.stored:
                 self.element = build.load(self.held, self.slot)
         self._write_results(k)
-        function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
-        blocks = (self.builder.size(layout.items) + (teams - 1)) // teams
-        return self.builder.launch(function, self.outer, self.scope.arguments, (blocks,), threads)
 
-    def _find_row(self, k: IRBuilder, teams: int) -> None:
-        """Which row this thread works on, and as which of its threads.
+    def _find_thread(self, k: IRBuilder, teams: int) -> None:
+        """Which of the `teams` rows of its block this thread works on, and as which of its threads."""
+        layout, by_side = self.layout, self.layout.is_side_by_side
+        self.items = self.scope.size(layout.items, "items")
+        thread = k.let("thread", thread_in_block())
+        self.member = k.let("member", thread // teams if by_side else thread % layout.threads)
+        self.team = k.let("team", thread % teams if by_side else thread // layout.threads)
+        self.walker = self.member
+        if layout.across:
+            self.walker = k.let("walker", self.member // layout.across)
+            self.column = k.let("column", self.member % layout.across)
+
+    def _find_row(self, k: IRBuilder, item: Var, teams: int) -> None:
+        """The axes of row number `item`, of which a block has `teams` side by side.
 
         Where rows share a block, threads behind the last row work on that one, too, and write nothing.
         """
         layout, by_side = self.layout, self.layout.is_side_by_side
-        items = self.items = self.scope.size(layout.items, "items")
         axes = [*layout.outer]
         extents = [self.scope.size(extent, "outer") for extent in layout.outer_extents]
         if by_side and layout.lanes > 1:
             axes[-1] = build.size_var("group")
             extents[-1] = self.scope.size(dims.floordiv(layout.outer_extents[-1], layout.lanes), "groups")
-        thread = k.let("thread", thread_in_block())
-        self.member = k.let("member", thread // teams if by_side else thread % layout.threads)
-        self.team = k.let("team", thread % teams if by_side else thread // layout.threads)
-        item = k.let("item", block_number() * teams + self.team if teams > 1 else block_number())
-        own = build.minimum(item, items - 1) if teams > 1 else item
+        own = build.minimum(item, self.items - 1) if teams > 1 else item
         number = k.let("number", build.cast(own, word_for(layout.items)))
         digits(k, number, extents, axes)
         if teams > 1:
-            self.is_mine = k.let("is_mine", item < items)
-        self.walker = self.member
-        if layout.across:
-            self.walker = k.let("walker", self.member // layout.across)
-            self.column = k.let("column", self.member % layout.across)
+            self.is_mine = k.let("is_mine", item < self.items)
         if by_side and layout.lanes > 1:
             k.declare(self.first, axes[-1] * layout.lanes)
         elif by_side:
             self.first = layout.outer[-1]
-
-    def _prefetch_next(self, k: IRBuilder) -> None:
-        """Have the row brought closer that a block reads here after this one: a multiprocessor holds one at a time, and
-        memory would be idle while its threads meet and write."""
-        (row,), (column,) = self.layout.outer, self.layout.inner
-        following = row + self.layout.target.multiprocessors
-        start = {row: following, column: build.index(0)}
-        with k.if_(build.logical_and(build.equal(self.member, 0), following < self.items)):
-            for access in dict.fromkeys(accesses(self.program.element)):
-                if access.operand in self.layout.wide:
-                    first = self.lowering.resolve(access, start)
-                    assert isinstance(first, Load)
-                    nbytes = build.cast(self.inner_extents[0] * access.dtype.nbytes, dtypes.i32)
-                    k.run(intrinsic_call("gpu.prefetch", build.address(first.buffer, *first.indices), nbytes))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -141,8 +180,10 @@ class _RowKernel:
         """Read the row into registers, if it stays there: as it lies in memory, or what is computed of that."""
         layout, program = self.layout, self.program
         is_kept, is_plain = layout.copies > 0, program.is_plain
-        copies = (layout.copies, self.copy) if is_kept and is_plain else (1, None)
-        self.element_reads = self.reader.read([program.element], self.first, self.bindings, *copies)
+        copies, copy = (layout.copies, self.copy) if is_kept and is_plain else (1, None)
+        self.element_reads = self.reader.read(
+            [program.element], self.first, self.bindings, copies, copy, staged=self.staged
+        )
         self.element = self.element_reads.values[0]
         k.emit(self.element_reads.declarations)
         if not is_kept:

@@ -15,7 +15,7 @@ from hidet.dims import Dim
 from hidet.gpu.schedules.lanes import BYTES, LINE_BYTES, is_aligned, is_inside, is_uniform, paths, step_along
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
-from hidet.ir.visit import accesses, substitute
+from hidet.ir.visit import accesses, substitute, walk
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
@@ -25,6 +25,10 @@ _KEPT = 32
 """Elements of a row that a thread keeps in registers at most."""
 _RESIDENT = 1024
 """Threads of a multiprocessor from which on it is busy."""
+_LEAST_TURNS = 3
+"""Rows of a block from which on it stays: until the first one has come, nothing is gained."""
+_EXCHANGED_BYTES = 4096
+"""Shared memory of a block in which threads exchange statistics, at most."""
 SIDE = 32
 """Threads of a block that work on different rows, where rows lie side by side: a warp reads neighbours."""
 
@@ -102,14 +106,39 @@ class RowLayout:
         return self.walkers * self.copies
 
     @property
-    def is_alone(self) -> bool:
-        """Whether a row of a known length takes all threads of a block, beside which a multiprocessor has no other,
-        lies as a whole and is written: the row that comes after it may be on its way meanwhile, where the device can
-        prefetch."""
-        is_whole = not self.is_side_by_side and len(self.outer) == len(self.inner) == 1 and bool(self.wide)
-        fills = self.copies > 0 and self.threads >= self.target.block_threads and isinstance(self.places, int)
+    def staged(self) -> tuple[Access, ...]:
+        """What is read of a row, and of no other, 16 bytes at a time: it may be copied before the row's turn."""
+        if self.is_side_by_side or not len(self.outer) == len(self.inner) == 1:
+            return ()
+        axes = {*self.outer, *self.inner}
+        return tuple(
+            access
+            for access, reached in paths([self.program.element]).items()
+            if isinstance(access, Access)
+            and () in reached
+            and access.operand in self.wide
+            and axes <= {node for index in access.indices for node in walk(index)}
+            and self.lanes * access.dtype.nbytes == BYTES
+        )
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor has at once, where each has a row and enough registers for it."""
+        return max(1, _RESIDENT // self.threads)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that stay and take one row after the other, while the next one is copied to shared memory; 0 where
+        each row has a block of its own: of short rows, few rows, and such as are not known to be long or many."""
+        target, items, length = self.target, self.items, self.inner_extents[0]
+        if not isinstance(items, int) or not isinstance(length, int) or not target.has("async-copy"):
+            return 0
+        blocks = self.resident * target.multiprocessors
+        is_kept = 0 < self.copies * self.lanes <= _KEPT and self.threads > target.warp_size
         is_written = any(not output.per_row for output in self.program.outputs)
-        return is_whole and fills and is_written and self.target.has("bulk-prefetch")
+        nbytes = sum(access.dtype.nbytes * length for access in self.staged)
+        has_room = self.resident * (nbytes + _EXCHANGED_BYTES) <= target.block_shared_memory
+        return blocks if nbytes and has_room and is_kept and is_written and items >= _LEAST_TURNS * blocks else 0
 
     def single(self) -> RowLayout:
         """For addresses that are not aligned: one element at once."""

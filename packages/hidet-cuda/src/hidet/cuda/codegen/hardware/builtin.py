@@ -320,7 +320,6 @@ BUILTINS: dict[str, Spell] = {
     "store_cluster": _cluster_access("store"),
     "map_to_block": _map_to_block,
     "dynamic_shared_memory": _dynamic_memory,
-    "prefetch": lambda emitter, nodes, texts, type_: _use(emitter, "prefetch_bytes", texts),
     "shared_address": lambda emitter, nodes, texts, type_: _use(emitter, "shared_address", texts),
     "fma": _fma,
     "population_count": _by_width("__popc"),

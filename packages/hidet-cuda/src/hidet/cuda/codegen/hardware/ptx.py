@@ -105,6 +105,8 @@ _PLAIN: dict[str, str | Assembly] = {
     "nanosleep": "nanosleep.u32 {nanoseconds};",
     "elect": "{ .reg .pred p; elect.sync _|p, {mask}; selp.u32 {result}, 1, 0, p; }",
     "active_mask": "activemask.b32 {result};",
+    "copy_async": "cp.async.cg.shared.global.L2::128B [{target}], [{source}], 16;",
+    "copy_async_finish": "cp.async.wait_all;",
     "copy_async_4": "cp.async.ca.shared.global [{target}], [{source}], 4, {valid};",
     "copy_async_8": "cp.async.ca.shared.global [{target}], [{source}], 8, {valid};",
     "copy_async_16": "cp.async.cg.shared.global.L2::128B [{target}], [{source}], 16, {valid};",
