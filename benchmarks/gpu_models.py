@@ -15,6 +15,7 @@ are listed at the end, the largest loss first.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -124,7 +125,7 @@ def main(
     console.print(f"{environment['device']['gpu']}, {environment['date']}")
     console.print(", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version))
     if first_calls:
-        _measure_first_calls(console, environment, rows, limit, json_path)
+        _measure_first_calls(console, progress, environment, rows, limit, json_path)
         return
     systems = (OUR_SYSTEM,) if layers else (*peers, OUR_SYSTEM)
     if ahead:
@@ -165,19 +166,27 @@ def _is_default(parameter: str) -> bool:
 
 
 def _measure_first_calls(
-    console: Console, environment: dict[str, Any], rows: Sequence[RowName], limit: float, json_path: Path | None
+    console: Console,
+    progress: Console,
+    environment: dict[str, Any],
+    rows: Sequence[RowName],
+    limit: float,
+    json_path: Path | None,
 ) -> None:
     calls: list[GpuFirstCall] = []
-    for name in rows:
+    for name, backend in itertools.product(rows, BACKENDS):
         try:
-            for backend in BACKENDS:
-                calls += measure_first_calls(str(name), limit, backend)
+            with progress.status(f"{name}: first calls of {backend}"):
+                found = measure_first_calls(str(name), limit, backend)
         except RuntimeError as error:
             console.print(f"- {name}: {error}", style="bold red", markup=False)
+            continue
+        print_first_calls(console, found)
+        calls += found
+        if json_path is not None:
+            result = {**environment, "first_calls": [asdict(call) for call in calls]}
+            json_path.write_text(json.dumps(result, indent=1), encoding="utf-8")
     print_first_calls(console, calls)
-    if json_path is not None:
-        result = {**environment, "first_calls": [asdict(call) for call in calls]}
-        json_path.write_text(json.dumps(result, indent=1), encoding="utf-8")
 
 
 def _print_merged(runs: dict[str, Any], json_path: Path | None) -> None:
