@@ -4,6 +4,7 @@
     special                                   Bessel functions and the like, element by element
     reduce, scan, segment, sort               along axes
     matmul, conv, pool, normalize, attention  anchors: scheduled by rules, others fuse into them
+    varlen_attention                          the same of packed sequences
     batch_norm                                is folded into what is before it
     view, move, gather, scatter               data movement
     create, random, cast                      new tensors, element types
@@ -53,6 +54,7 @@ FAMILIES = (
     "grid_sample",
     "gradient",
     "attention",
+    "varlen_attention",
     "gather",
     "scatter",
     "create",

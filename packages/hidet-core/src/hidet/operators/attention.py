@@ -8,7 +8,7 @@ and bf16.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,10 +41,10 @@ def attention_scale(scale: float | None, width: Dim, dtype: DType) -> Expr:
     return build.unary("rsqrt", build.cast(build.index(width), dtype))
 
 
-def heads_per_group(queries: Dim, keys: Dim) -> Dim:
+def heads_per_group(queries: Dim, keys: Dim, name: str = "attention") -> Dim:
     """How many query heads read one key head under grouped queries. ShapeError when they do not divide."""
     if isinstance(queries, int) and isinstance(keys, int) and (keys == 0 or queries % keys):
-        raise ShapeError(f"operator attention: {queries} query heads do not divide among {keys} key heads")
+        raise ShapeError(f"operator {name}: {queries} query heads do not divide among {keys} key heads")
     return queries // keys
 
 
@@ -110,30 +110,57 @@ def _attention(
     if mask is not None:
         _check_mask(name, mask, (*batch, rows, length))
     scores = _scores(extents, q, k, mask, attention_scale(scale, extents.width, wide), is_causal)
-    top = compute("max", (*batch, rows), lambda *axes: reduce(MAX, (length,), lambda j: scores.result[(*axes, j)]))
+    rows_of_heads = Rows(
+        scores, lambda row: length, lambda row, j, e: extents.read_shared(v, row[:-1], (j, e)), lambda place: place
+    )
+    stages, outputs = weighted_values(
+        name, rows_of_heads, (*batch, rows, v.shape[-1]), dtype or q.dtype, with_logsumexp=with_logsumexp
+    )
+    return Definition(present(q, k, v, mask), stages, outputs)
 
-    def weight(axes: Sequence[Expr], j: Expr) -> Expr:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of scores, and the values that they weigh.
+
+    scores: the stage [row axes, key]. length: how many keys a row has, by its axes. value: the element at (row axes,
+    key, column) in the type of arithmetic. row_of: axes of the row that makes the result at all its axes but the last.
+    """
+
+    scores: Compute
+    length: Callable[[Sequence[Expr]], Dim | Expr]
+    value: Callable[[Sequence[Expr], Expr, Expr], Expr]
+    row_of: Callable[[Sequence[Expr]], Sequence[Expr]]
+
+
+def weighted_values(
+    name: str, rows: Rows, shape: Sequence[Dim], dtype: DType, *, with_logsumexp: bool
+) -> tuple[tuple[Compute, ...], tuple[Operand, ...]]:
+    """The stages from scores to softmax(scores) @ values, of `shape` and `dtype`, and which of them are results: that,
+    and log(sum(e ** score)) of each row where it is asked for. A row without keys gives 0, and -inf."""
+    scores, wide = rows.scores, rows.scores.result.dtype
+    extents = scores.result.shape[:-1]
+    top = compute("max", extents, lambda *row: reduce(MAX, (rows.length(row),), lambda j: scores.result[(*row, j)]))
+
+    def weight(row: Sequence[Expr], j: Expr) -> Expr:
         # A row without keys has maximum -inf; shifting it by 0 makes all its weights 0 instead of NaN.
-        peak = top.result[tuple(axes)]
+        peak = top.result[tuple(row)]
         shift = build.select(build.equal(peak, -math.inf), build.const(0, wide), peak)
-        return build.unary("exp", scores.result[(*axes, j)] - shift)
+        return build.unary("exp", scores.result[(*row, j)] - shift)
 
-    total = compute("sum", (*batch, rows), lambda *axes: reduce(SUM, (length,), lambda j: weight(axes, j)))
+    total = compute("sum", extents, lambda *row: reduce(SUM, (rows.length(row),), lambda j: weight(row, j)))
 
     def value(*axes: Expr) -> Expr:
-        *outer, i, e = axes
-        weighted = reduce(SUM, (length,), lambda j: weight((*outer, i), j) * extents.read_shared(v, outer, (j, e)))
-        norm = total.result[(*outer, i)]
-        return build.cast(build.select(build.equal(norm, 0), build.const(0, wide), weighted / norm), dtype or q.dtype)
+        row, e = rows.row_of(axes[:-1]), axes[-1]
+        weighted = reduce(SUM, (rows.length(row),), lambda j: weight(row, j) * rows.value(row, j, e))
+        norm = total.result[tuple(row)]
+        return build.cast(build.select(build.equal(norm, 0), build.const(0, wide), weighted / norm), dtype)
 
-    stage = compute(name, (*batch, rows, v.shape[-1]), value)
-    stages = (scores, top, total, stage)
+    stage = compute(name, shape, value)
     if not with_logsumexp:
-        return Definition(present(q, k, v, mask), stages, (stage.result,))
-    logsumexp = compute(
-        "logsumexp", (*batch, rows), lambda *axes: top.result[axes] + build.unary("log", total.result[axes])
-    )
-    return Definition(present(q, k, v, mask), (*stages, logsumexp), (stage.result, logsumexp.result))
+        return (scores, top, total, stage), (stage.result,)
+    logsumexp = compute("logsumexp", extents, lambda *row: top.result[row] + build.unary("log", total.result[row]))
+    return (scores, top, total, stage, logsumexp), (stage.result, logsumexp.result)
 
 
 def _scores(extents: _Extents, q: Operand, k: Operand, mask: Operand | None, factor: Expr, is_causal: bool) -> Compute:

@@ -196,6 +196,11 @@ def wrap_index(index: Expr, extent: Dim, wraps: bool = True) -> Expr:
     return build.select(position < 0, position + build.index(extent), position)
 
 
+def clamped_position(bound: Expr, extent: Expr) -> Expr:
+    """A position from 0 to `extent`: nothing outside of the axis is read, whatever the data say."""
+    return build.maximum(build.minimum(build.cast(bound, build.INDEX), extent), 0)
+
+
 def present(*operands: Operand | None) -> tuple[Operand, ...]:
     """The operands that are given, in order."""
     return tuple(operand for operand in operands if operand is not None)

@@ -8,14 +8,17 @@ from hidet.errors import UnsupportedOp
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.operators.rules import normalize_axis, require_dtype, require_rank, require_same_dtype, same_extent, widen
+from hidet.operators.rules import (
+    clamped_position,
+    normalize_axis,
+    require_dtype,
+    require_rank,
+    require_same_dtype,
+    same_extent,
+    widen,
+)
 
 _COMBINERS = {"sum": SUM, "mean": SUM, "prod": PRODUCT, "max": MAX, "min": MIN}
-
-
-def _clamped(bound: Expr, extent: Expr) -> Expr:
-    """A position from 0 to `extent`: nothing outside of the axis is read, whatever the data say."""
-    return build.maximum(build.minimum(build.cast(bound, build.INDEX), extent), 0)
 
 
 def _segment_reduce(
@@ -37,8 +40,8 @@ def _segment_reduce(
 
     def value(*axes: Expr) -> Expr:
         place = axes[: cut + 1]
-        start = _clamped(starts[place], extent)
-        count = _clamped(stops[place], extent) - start
+        start = clamped_position(starts[place], extent)
+        count = clamped_position(stops[place], extent) - start
 
         def element(r: Expr) -> Expr:
             return widen(x[(*axes[:cut], start + r, *axes[cut + 1 :])])
