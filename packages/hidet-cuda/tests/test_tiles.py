@@ -8,7 +8,7 @@ from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.tile.machine import machine
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
+from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel, causal
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
@@ -71,7 +71,7 @@ def test_attention_in_tiles_compiles_without_spills(arch, name):
     block = build.size_var("block")
     params = (*pointers, rows, length)
     kernel = attention_kernel(
-        "attention", params, heads, 0.125, AttentionTiles(), grid_vars=(block,), block=block, is_causal=True
+        "attention", params, heads, 0.125, AttentionTiles(), grid_vars=(block,), block=block, band=causal()
     )
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     launch = s.Launch("attention", (build.index(1),), outer, block=(build.index(kernel.threads),))

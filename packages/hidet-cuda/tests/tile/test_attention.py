@@ -10,7 +10,7 @@ from hidet import dtypes
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.warp_specialized import lower_warp_specialized
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
+from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel, causal
 from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
 from hidet.ir import expr as e
@@ -103,7 +103,7 @@ def test_tiles_depths_types_and_heads_may_differ(tiles, depth, dtype):
 
 
 def test_a_causal_row_sees_keys_up_to_its_own():
-    found, expected = attend(1, 40, 40, 16, SMALL, is_causal=True, hidden=lambda row, key: key > row)
+    found, expected = attend(1, 40, 40, 16, SMALL, band=causal(), hidden=lambda row, key: key > row)
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
 
 
@@ -167,7 +167,7 @@ def test_causal_rows_of_warp_specialized_kernels():
         64,
         WARP_SPECIALIZED,
         dtypes.bf16,
-        is_causal=True,
+        band=causal(),
         hidden=lambda row, key: key > row,
         warp_specialized=True,
     )

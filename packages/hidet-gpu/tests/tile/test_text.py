@@ -17,7 +17,7 @@ from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.lower.simt import SIMT
 from hidet.gpu.tile.parser import parse_kernel
 from hidet.gpu.tile.printer import print_kernel
-from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
+from hidet.gpu.tile.templates.attention import EVERY, AttentionTiles, Heads, attention_kernel, causal
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.templates.patches import patches
 from hidet.gpu.tile.tensors import PatchAxis, RTile, STile, computed, matrix
@@ -109,7 +109,7 @@ def attention(*, scale=0.125, scores=False, hides=False, is_causal=False, has_lo
         block=block,
         score=(lambda value, row, first, key: value + build.cast(row - first - key, dtypes.f32)) if scores else None,
         visible=(lambda row, first, key: build.binary("ne", row, first + key)) if hides else None,
-        is_causal=is_causal,
+        band=causal() if is_causal else EVERY,
     )
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from hidet.compute.definition import SUM, Compute, Definition, Operand, compute, reduce
 from hidet.dims import Dim, minimum
@@ -33,7 +34,7 @@ Window = tuple[int | None, int | None]
 """How many keys before and after its own place a row sees; None for all."""
 
 
-def sight_of(window: Sequence[int], is_causal: bool, name: str = "varlen_attention") -> Window:
+def sight_of(window: Sequence[Any], is_causal: bool, name: str = "varlen_attention") -> Window:
     """The window that attributes ask for, in which -1 stands for all. OptionError for one that is no pair of these."""
     if len(window) != 2 or any(isinstance(side, bool) or not isinstance(side, int) or side < -1 for side in window):
         raise OptionError(

@@ -157,7 +157,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         ScheduleSpec(
             name="cuda.attention",
-            ops=("attention", "attention_with_logsumexp"),
+            ops=("attention", "attention_with_logsumexp", "varlen_attention", "varlen_attention_with_logsumexp"),
             targets=("cuda",),
             load="hidet.cuda.schedules.attention:AttentionRule",
             priority=10,

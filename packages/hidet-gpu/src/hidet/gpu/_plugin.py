@@ -138,7 +138,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         ScheduleSpec(
             name="gpu.attention",
-            ops=("attention", "attention_with_logsumexp"),
+            ops=("attention", "attention_with_logsumexp", "varlen_attention", "varlen_attention_with_logsumexp"),
             kinds=("gpu",),
             load="hidet.gpu.schedules.attention:SimtAttentionRule",
             priority=5,

@@ -130,10 +130,12 @@ def is_skewed(plan: Plan) -> bool:
     return plan.is_warp_specialized and plan.tiles.warps <= _TWO_GROUPS
 
 
-def has_apart_rows(problem: AttentionProblem) -> bool:
-    """Whether rows of keys and of values are known not to overlap, as those of windows do, which no tensor map has."""
+def are_mapped(problem: AttentionProblem) -> bool:
+    """Whether tensor maps say where a head's keys and values lie. Rows have to be known not to overlap, as those of
+    windows do; and where sequences are packed, no map knows where one ends, and the next one's values must not be read:
+    what is not finite stays so when it is weighed by 0."""
     places = ((problem.k, problem.depth), (problem.v, problem.width))
-    return all(dims.prove_le(extent, place.row) is True for place, extent in places)
+    return problem.packed is None and all(dims.prove_le(extent, place.row) is True for place, extent in places)
 
 
 def row_room(extent: int) -> int | None:
@@ -157,7 +159,7 @@ def _specialized_choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
 
 def is_stacked_well(problem: AttentionProblem) -> bool:
     """Whether the heads of a group make a tile together: they share keys, and are few rows."""
-    return not problem.is_causal and likely_extent(problem.group) > 1 and likely_extent(problem.rows) <= _MOST_STACKED
+    return problem.sees_all and likely_extent(problem.group) > 1 and likely_extent(problem.rows) <= _MOST_STACKED
 
 
 def can_be_stacked(problem: AttentionProblem, chunk: int | None) -> bool:
@@ -198,7 +200,7 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     keys = likely_extent(problem.keys)
     splits = min(target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_SPLIT)
     chunk = None
-    if not problem.is_causal and blocks < target.multiprocessors and splits >= _least_splits(tiles):
+    if problem.sees_all and blocks < target.multiprocessors and splits >= _least_splits(tiles):
         chunk = chunk_of(problem, tiles.keys, splits)
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
@@ -218,7 +220,7 @@ def _warp_specialized_plan(problem: AttentionProblem, target: GpuTarget) -> Plan
             return Plan(choice.tiles, None, stacked=False, by_head=problem.is_causal, is_warp_specialized=True)
     tiles, blocks = choices[-1].tiles, counts[-1]
     splits = min(target.multiprocessors // max(blocks, 1), keys // _LEAST_SPECIALIZED_SPLIT)
-    if problem.is_causal or splits < 2 or rows <= tiles.rows // 2 or 2 * blocks * splits < target.multiprocessors:
+    if not problem.sees_all or splits < 2 or rows <= tiles.rows // 2 or 2 * blocks * splits < target.multiprocessors:
         return None
     chunk = chunk_of(problem, tiles.keys, splits)
     return Plan(tiles, chunk, stacked=False, by_head=False, is_warp_specialized=True)
@@ -341,13 +343,13 @@ def _all_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
     if may_be_warp_specialized(problem, target):
         for choice in _specialized_choices(problem):
             yield Plan(choice.tiles, None, False, problem.is_causal, is_warp_specialized=True)
-        if not problem.is_causal:
+        if problem.sees_all:
             yield Plan(_specialized_choices(problem)[-1].tiles, BY_CALL, False, False, is_warp_specialized=True)
     stacked = is_stacked_well(problem) and can_be_stacked(problem, None)
     every = (_FEW_ROWS, *(choice.tiles for choice in _choices(problem)))
     for tiles in every:
         found = Plan(_fitting(tiles, problem, target.block_shared_memory), None, stacked, problem.is_causal)
-        if (tiles is every[-1] or _has_all_rows(problem, found)) and not problem.is_causal:
+        if (tiles is every[-1] or _has_all_rows(problem, found)) and problem.sees_all:
             yield replace(found, chunk=BY_CALL)
         yield found
 

@@ -63,7 +63,7 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
     if default.others:
         tiles = (RowTile(default.tiles.rows, default.tiles.warps, default.is_warp_specialized, True), *tiles)
     stacked = (False, True) if is_stacked_well(problem) else (False,)
-    splits = (1,) if problem.is_causal else tuple(sorted({*_SPLITS, splits_of(problem, default)}))
+    splits = tuple(sorted({*_SPLITS, splits_of(problem, default)})) if problem.sees_all else (1,)
     limit = target.block_shared_memory
 
     def plan(tile: RowTile, keys: int, stages: int, splits: int, stacked: bool, by_head: bool) -> Plan:

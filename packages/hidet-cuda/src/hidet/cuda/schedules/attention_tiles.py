@@ -11,9 +11,9 @@ from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices,
 from hidet.cuda.schedules.attention_plan import (
     BY_CALL,
     Plan,
+    are_mapped,
     blocks_of,
     conditions,
-    has_apart_rows,
     is_skewed,
     more_room,
     padded,
@@ -33,7 +33,7 @@ from hidet.ir.stmt import If, Stmt
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.target import GpuTarget
 
-_READ = ("q", "k", "v", "mask")
+_READ = ("q", "k", "v", "mask", "ends_q", "ends_k")
 
 
 def launches_by_size(builder: ProgramBuilder, problem: AttentionProblem, params: Plan, target: GpuTarget) -> Stmt:
@@ -62,13 +62,13 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
     k, v = heads.dense("k", problem.depth), heads.dense("v", problem.width)
     axes = heads.axes()
     rows_axis = (row_block, row_blocks)
-    blocks_of_head = (heads.rows + (tiles.rows - 1)) // tiles.rows
+    blocks_of_head = (heads.most_rows + (tiles.rows - 1)) // tiles.rows
     values: list[tuple[Var, Expr]] = [(row_blocks, blocks_of_head)]
     total = math.prod((extent for _, extent in axes), start=blocks_of_head)
     part: tuple[Expr, Expr] | None = None
     count = blocks_of(problem, plan)
     if partial is None or chunk is None:
-        values += numbered(number, [rows_axis, *axes] if plan.by_head else [*axes, rows_axis])
+        values += [*numbered(number, [rows_axis, *axes] if plan.by_head else [*axes, rows_axis]), *heads.values]
         result = heads.dense("out", problem.width)
         logsumexp = None if problem.logsumexp is None else heads.dense("logsumexp", 1)
     else:
@@ -96,14 +96,14 @@ def _launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan, ta
         score=heads.added(dtypes.f32, first_key),
         visible=heads.visible(first_key),
         part=part,
-        is_causal=problem.is_causal,
+        band=heads.band(),
         is_skewed=is_skewed(plan),
     )
     kernel = replace(kernel, params=scope.params)
     builder.record(kernel)
     if plan.is_warp_specialized:
         counts = {index: extent for index, extent in axes if isinstance(index, Var)}
-        lowered, most = _lower_specialized(kernel, counts if has_apart_rows(problem) else None, total, target)
+        lowered, most = _lower_specialized(kernel, counts if are_mapped(problem) else None, total, target)
         function, threads, maps = lowered.function, lowered.threads, lowered.maps
     else:
         function, threads, maps, most = lower_kernel(kernel, machine()), kernel.threads, (), None

@@ -11,10 +11,11 @@ from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.fragment import ALL_LANES
-from hidet.gpu.tile.templates.attention import Score, Visible
+from hidet.gpu.tile.templates.attention import Band, Score, Visible
 from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, computed
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
+from hidet.operators.rules import clamped_position
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
 
@@ -27,10 +28,11 @@ COPY_BYTES = 16
 class HeadScope:
     """Parameters of a kernel that computes attention for one head a block, and the matrices of that head.
 
-    names: of the tensors that it reads and writes ("q", "k", "v", "mask", "out", "logsumexp"). stacked: the rows of all
-    heads of a group are one matrix, the heads one after the other, so that they share loads of keys and values.
-    leading, group: the block's indices of the problem's leading axes, and of the head in its group. rows, length: rows
-    of queries and of keys.
+    names: of the tensors that it reads and writes ("q", "k", "v", "mask", "ends_q", "ends_k", "out", "logsumexp").
+    stacked: the rows of all heads of a group are one matrix, the heads one after the other, so that they share loads of
+    keys and values. leading, group: the block's indices of the problem's leading axes, and of the head in its group.
+    rows, length: rows of queries and of keys; most_rows: the most that a head has. values: what matrices depend on
+    besides these indices, as variables with their values, in order: where a packed sequence lies.
     """
 
     def __init__(self, problem: AttentionProblem, names: Sequence[str], *, stacked: bool) -> None:
@@ -46,8 +48,39 @@ class HeadScope:
         self.leading: list[Expr] = [self._index(f"outer{n}", extent) for n, extent in enumerate(problem.leading)]
         self.group: Expr = build.index(0) if stacked else self._index("head", problem.group)
         self._queries = self.scope.size(problem.queries, "queries")
-        self.rows = self._queries * self.scope.size(problem.group, "group") if stacked else self._queries
-        self.length = self.scope.size(problem.keys, "keys")
+        self.most_rows = self._queries * self.scope.size(problem.group, "group") if stacked else self._queries
+        self.rows, self.length = self.most_rows, self.scope.size(problem.keys, "keys")
+        self.values: list[tuple[Var, Expr]] = []
+        self._firsts: dict[str, Expr] = {}
+        if problem.packed is not None:
+            packed = problem.packed
+            first, self.rows = self._sequence("ends_q", packed.ends_q, packed.total_q, self.rows)
+            first_key, self.length = self._sequence("ends_k", packed.ends_k, packed.total_k, self.length)
+            self._firsts = {"q": first, "out": first, "logsumexp": first, "k": first_key, "v": first_key}
+
+    def _sequence(self, name: str, ends: Placement, total: Dim, most: Expr) -> tuple[Var, Var]:
+        """The first row of the block's sequence and how many it has, which are inside of the tensor, whatever its ends
+        say."""
+        base, rows = self.base(ends, name), self.scope.size(total, "total")
+
+        def position(number: int) -> Expr:
+            return clamped_position(build.load(base, number * self._stride(name, "row", ends.row)), rows)
+
+        first, count = build.size_var(f"first_{name[-1]}"), build.size_var(f"rows_{name[-1]}")
+        length = build.maximum(position(1) - first, 0)
+        self.values += [(first, position(0)), (count, build.minimum(length, most))]
+        return first, count
+
+    def band(self) -> Band:
+        """Which keys a row sees by its number."""
+        left, right = self.problem.window
+        if self.problem.packed is None:
+            return Band(high=None if right is None else build.index(right))
+        # The last row has its place at the last key.
+        ahead = self.length - self.rows
+        low = None if left is None else ahead - self.scope.size(left, "left")
+        high = None if right is None else ahead + self.scope.size(right, "right")
+        return Band(low, high, may_be_empty=True)
 
     @staticmethod
     def _index(name: str, extent: Dim) -> Expr:
@@ -66,7 +99,9 @@ class HeadScope:
         if place.group != 0:
             steps.append((self.group, place.group))
         offset = build.flatten([i for i, _ in steps], [self._stride(name, n, d) for n, (_, d) in enumerate(steps)])
-        return build.binary("add", pointer, offset) if steps else pointer
+        if name in self._firsts:
+            offset = offset + self._firsts[name] * self._stride(name, "row", place.row)
+        return build.binary("add", pointer, offset) if steps or name in self._firsts else pointer
 
     def matrix(self, name: str, columns: int) -> GTensor | Computed:
         """The head's matrix: as it lies, where rows are regular and elements neighbours."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from hidet import dims, dtypes
 from hidet.errors import ScheduleError
 from hidet.gpu.schedules.attention_heads import COPY_BYTES, HeadScope, alignment, numbered
+from hidet.gpu.schedules.attention_rest import rest_launch
 from hidet.gpu.schedules.attention_simt import Rows, SimtTiles, simt_attention
 from hidet.gpu.schedules.attention_tiles import simt_blocks
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -43,7 +44,9 @@ def run_by_alignment(
     builder: ProgramBuilder, problem: AttentionProblem, fast: Stmt, anywhere: Callable[[], Stmt]
 ) -> None:
     """Run a launch where tensors begin at multiples of COPY_BYTES, which for those of users each call tells, and what
-    another one gives where they do not."""
+    another one gives where they do not. Before it the one that writes rows in no sequence, where these are packed."""
+    if problem.packed is not None:
+        builder.run(rest_launch(builder, problem, problem.packed))
     copied = {
         place.tensor.operand: place.tensor
         for place in (problem.q, problem.k, problem.v, problem.out)
@@ -77,8 +80,8 @@ def simt_launch(
     heads = HeadScope(problem, tuple(problem.tensors()), stacked=False)
     scope, wide = heads.scope, problem.compute
     number, row_block, k = build.size_var("number"), build.size_var("row_block"), IRBuilder()
-    row_blocks = k.let("row_blocks", (heads.rows + (tiles.rows - 1)) // tiles.rows)
-    for var, value in numbered(number, [*heads.axes(), (row_block, row_blocks)]):
+    row_blocks = k.let("row_blocks", (heads.most_rows + (tiles.rows - 1)) // tiles.rows)
+    for var, value in (*numbered(number, [*heads.axes(), (row_block, row_blocks)]), *heads.values):
         k.declare(var, value)
     first = k.let("first_row", (row_blocks - 1 - row_block if problem.is_causal else row_block) * tiles.rows)
 
@@ -105,7 +108,7 @@ def simt_launch(
         problem.scale,
         score=heads.added(wide, build.index(0)),
         visible=heads.visible(build.index(0)),
-        is_causal=problem.is_causal,
+        band=heads.band(),
         copies=copies,
     )
     function = Function(

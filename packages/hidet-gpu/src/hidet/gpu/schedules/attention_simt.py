@@ -22,7 +22,7 @@ from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.copy import box_copy
 from hidet.gpu.tile.lower.fragment import ALL_LANES, block_threads
 from hidet.gpu.tile.lower.machine import BackgroundCopies
-from hidet.gpu.tile.templates.attention import Score, Visible
+from hidet.gpu.tile.templates.attention import Band, Score, Visible
 from hidet.gpu.tile.tensors import Computed, GTensor, STile
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -87,14 +87,15 @@ def simt_attention(
     *,
     score: Score | None,
     visible: Visible | None,
-    is_causal: bool,
+    band: Band,
     copies: BackgroundCopies | None,
 ) -> None:
     """What a block does: softmax(scale * queries keys^T) values; rows without any key are zero.
 
-    copies: that the device makes in the background; None where threads copy at once.
+    score, visible, band: as of `attention_kernel`. copies: that the device makes in the background; None where threads
+    copy at once.
     """
-    _Block(work, tiles, scale, score, visible, is_causal, copies).emit(k)
+    _Block(work, tiles, scale, score, visible, band, copies).emit(k)
 
 
 def _pitch(extent: int, dtype: DType) -> int:
@@ -126,7 +127,7 @@ class _Block:
         scale: float,
         score: Score | None,
         visible: Visible | None,
-        is_causal: bool,
+        band: Band,
         copies: BackgroundCopies | None,
     ) -> None:
         self.work = work
@@ -134,7 +135,7 @@ class _Block:
         self.scale = scale
         self.score = score
         self.visible = visible
-        self.is_causal = is_causal
+        self.band = band
         self.copies = copies
         self.dtype = dtype = work.queries.dtype
         self.chunk = _CHUNK_BYTES // dtype.nbytes
@@ -185,21 +186,23 @@ class _Block:
         self.fill(k, self.row_max, 1, -math.inf)
         self.fill(k, self.row_sum, 1, 0)
         step, start = build.size_var("step"), build.index(0)
+        begin = self.band.first_key(work.first)
+        begin = begin if self.band.low is None else k.let("begin", begin)
         queries, first_keys, values = copies = [
             box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, self.copies, step)
             for tile, source, row in (
                 (self.tile_q, work.queries, work.first),
-                (self.tile_k, work.keys, step * keys),
-                (self.tile_v, work.values, step * keys),
+                (self.tile_k, work.keys, begin + step * keys),
+                (self.tile_v, work.values, begin + step * keys),
             )
         ]
         for copy in copies:
             k.emit(*copy.before)
         k.emit(queries.start({}, start), first_keys.start({step: start}, start))
-        last = build.minimum(work.keys.rows, work.first + self.tiles.rows) if self.is_causal else work.keys.rows
-        seen = k.let("seen", last)
-        with k.loop(step, (seen + (keys - 1)) // keys):
-            first_key = k.let("first_key", step * keys)
+        after = work.first + self.tiles.rows
+        seen = k.let("seen", self.band.seen(work.keys.rows, work.first, after, begin, work.queries.rows))
+        with k.loop(step, (seen - begin + (keys - 1)) // keys):
+            first_key = k.let("first_key", begin + step * keys)
             self.wait(k)
             k.emit(values.start({}, start))
             self.fill(k, self.scores, self.key_count, 0)
@@ -251,17 +254,16 @@ class _Block:
 
     def weigh(self, k: IRBuilder, i: int, first_key: Expr) -> None:
         """Row i: scores become weights, which other threads read; what was summed before is scaled."""
-        row, end = self.work.first + self.row_of(i), self.work.keys.rows
-        if self.is_causal:
-            end = build.minimum(end, row + 1)
-        # Bounded by what matters, the number of keys that the row sees fits into 32 bits.
-        bounded = build.maximum(build.minimum(end - first_key, self.tiles.keys), 0)
-        limit = k.let("limit", build.cast(bounded, dtypes.i32))
+        row = self.work.first + self.row_of(i)
+        limit = self.key_in_step(k, "limit", self.band.end(self.work.keys.rows, row + 1), first_key)
+        low = self.band.low
+        start = None if low is None else self.key_in_step(k, "start", row + low, first_key)
         new_max = k.let("new_max", build.load(self.row_max, i, 0))
         for j in range(self.key_count):
             value = build.load(self.scores, i, j) * self.scale
             value = value if self.score is None else self.score(value, row, first_key, self.key_of(j))
-            is_seen = build.cast(self.key_of(j), dtypes.i32) < limit
+            key = build.cast(self.key_of(j), dtypes.i32)
+            is_seen = key < limit if start is None else build.logical_and(key < limit, start <= key)
             if self.visible is not None:
                 is_seen = build.logical_and(is_seen, self.visible(row, first_key, self.key_of(j)))
             k.store(self.scores, (i, j), build.select(is_seen, value, self.number(-math.inf)))
@@ -279,6 +281,11 @@ class _Block:
         k.store(self.row_sum, (i, 0), total)
         for j in range(self.column_count):
             k.store(self.totals, (i, j), build.load(self.totals, i, j) * correction)
+
+    def key_in_step(self, k: IRBuilder, name: str, key: Expr, first_key: Expr) -> Var:
+        """The number of a key in a step. Bounded by what matters, it fits into 32 bits."""
+        bounded = build.maximum(build.minimum(key - first_key, self.tiles.keys), 0)
+        return k.let(name, build.cast(bounded, dtypes.i32))
 
     def finish(self, k: IRBuilder, i: int) -> None:
         """Row i: its sum over the threads, and its results."""

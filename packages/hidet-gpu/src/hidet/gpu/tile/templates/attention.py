@@ -47,6 +47,42 @@ class AttentionTiles:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Band:
+    """Which keys rows see by their numbers: row r those from r + low to r + high, i64 values; None for no bound.
+
+    may_be_empty: whether rows may see no key by that, and blocks begin behind the last row, where they have nothing to
+    do. Else the first row sees the first key.
+    """
+
+    low: Expr | None = None
+    high: Expr | None = None
+    may_be_empty: bool = False
+
+    def first_key(self, row: Expr) -> Expr:
+        """The first key that a row sees, and those behind it."""
+        return build.index(0) if self.low is None else build.maximum(row + self.low, 0)
+
+    def end(self, length: Expr, next_row: Expr) -> Expr:
+        """The first key of `length` behind those that the row before `next_row` sees; below `first_key` if it sees
+        none."""
+        return length if self.high is None else build.minimum(length, next_row + self.high)
+
+    def seen(self, length: Expr, first: Expr, next_row: Expr, begin: Expr, rows: Expr) -> Expr:
+        """The first key behind those that rows from `first` to `next_row` see, of `rows`; at least `begin`."""
+        last = self.end(length, next_row)
+        return build.select(first < rows, build.maximum(last, begin), begin) if self.may_be_empty else last
+
+
+EVERY = Band()
+"""Every row sees every key."""
+
+
+def causal() -> Band:
+    """A row sees keys up to its own number."""
+    return Band(high=build.index(0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Heads:
     """The matrices of one head: queries [rows, depth], keys [length, depth], values [length, value_depth], result.
 
@@ -78,7 +114,7 @@ def attention_kernel(
     score: Score | None = None,
     visible: Visible | None = None,
     part: tuple[Expr, Expr] | None = None,
-    is_causal: bool = False,
+    band: Band = EVERY,
     is_skewed: bool = False,
 ) -> TileKernel:
     """result = softmax(scale * queries keys^T) values; rows without any key are zero.
@@ -86,20 +122,21 @@ def attention_kernel(
     grid_vars: the block's indices, which the matrices' pointers may mention. block: which tile of rows is computed.
     index_values: what is computed once before: (variable, value). part: (first, number of) keys that are seen,
     counted by `score` and `visible` from the first one; None for all. score, visible: what becomes of a score, and
-    which keys a row sees; None for nothing, and all. is_causal: a row sees keys up to its own number. is_skewed: the
-    values of a step are multiplied in the next one, beside the softmax of that (Shah et al., "FlashAttention-3", 2024).
+    which keys a row sees; None for nothing, and all. band: which keys a row sees by its number, and theirs.
+    is_skewed: the values of a step are multiplied in the next one, beside the softmax of that (Shah et al.,
+    "FlashAttention-3", 2024).
     """
     first, edge, seen = (build.size_var(which) for which in ("first_row", "edge", "seen"))
     first_key, length = part or (build.index(0), heads.keys.rows)
-    last = build.minimum(length, first + tiles.rows) if is_causal else length
+    begin = build.index(0) if band.low is None else build.size_var("begin")
     queries, keys, values = _shared_tiles(heads, tiles)
-    scoring = _Scoring(scale, score, visible, is_causal, first, length, tiles)
+    scoring = _Scoring(scale, score, visible, band, first, length, tiles)
     softmax = _softmax(tiles, heads.value_depth, scoring.factor)
 
-    steps = (seen + (tiles.keys - 1)) // tiles.keys
+    steps = (seen - begin + (tiles.keys - 1)) // tiles.keys
 
     def loads(step: Expr) -> list[Load]:
-        at = first_key + step * tiles.keys
+        at = first_key + begin + step * tiles.keys
         # What lies behind the matrix is not read.
         of_values = build.select(step > 0, at - tiles.keys, heads.values.rows) if is_skewed else at
         return [load(keys, heads.keys, at, 0), load(values, heads.values, of_values, 0)]
@@ -109,7 +146,7 @@ def attention_kernel(
             fill(softmax.scores, 0),
             mma(softmax.scores, queries, keys, b_is_transposed=True),
             *scoring.apply_score(softmax.scores, at),
-            when(edge < at + tiles.keys, scoring.apply_bounds(softmax.scores, at)),
+            when(scoring.is_at_edge(edge, at), scoring.apply_bounds(softmax.scores, at)),
             *softmax.update_max(),
             *softmax.rescale(softmax.row_sum, *rescaled),
             *softmax.exponentiate(),
@@ -118,7 +155,7 @@ def attention_kernel(
     weighted = mma(softmax.total, softmax.scores, values)
 
     def body(step: Expr) -> list[TileStmt]:
-        at = step * tiles.keys
+        at = begin + step * tiles.keys
         if not is_skewed:
             return [*scored(at, softmax.total), weighted]
         return [
@@ -142,9 +179,10 @@ def attention_kernel(
         (
             *index_values,
             (first, block * tiles.rows),
-            # Keys that some row sees, and those that every row sees.
-            (seen, last),
-            (edge, build.minimum(length, first + 1) if is_causal else length),
+            # Keys before those that some row sees, and up to which some row and every row sees all.
+            *([(begin, band.first_key(first))] if isinstance(begin, Var) else []),
+            (seen, band.seen(length, first, first + tiles.rows, begin, heads.queries.rows)),
+            (edge, band.end(length, first + 1)),
         ),
     )
 
@@ -168,7 +206,7 @@ class _Scoring:
     scale: float
     score: Score | None
     visible: Visible | None
-    is_causal: bool
+    band: Band
     first: Expr
     length: Expr
     tiles: AttentionTiles
@@ -203,10 +241,17 @@ class _Scoring:
         changed = scaled if self.score is None else self.score(scaled, self.first + row, at, column)
         return exponent_of_two(changed)
 
+    def is_at_edge(self, edge: Expr, at: Expr) -> Expr:
+        """Whether some row does not see all keys of a tile. edge: keys that every row sees the last of."""
+        is_behind = edge < at + self.tiles.keys
+        if self.band.low is None:
+            return is_behind
+        return build.binary("lor", is_behind, at < self.first + (self.tiles.rows - 1) + self.band.low)
+
     def apply_bounds(self, scores: RTile, at: Expr) -> list[TileStmt]:
-        """Hide keys that are not there, or that come after a row if it sees none of these."""
+        """Hide keys that are not there, or that are outside of the band of a row."""
         limit = RTile("limit", dtypes.i32, self.tiles.rows, 1)
-        return [
+        hidden = [
             map(limit, [], lambda row, column: self._limit(row, at)),
             map(
                 scores,
@@ -214,15 +259,31 @@ class _Scoring:
                 lambda value, end, row, column: build.select(build.cast(column, dtypes.i32) < end, value, _HIDDEN),
             ),
         ]
+        if self.band.low is None:
+            return [*hidden]
+        start = RTile("start", dtypes.i32, self.tiles.rows, 1)
+        ahead = self._ahead(self.first + self.band.low - at)
+        return [
+            *hidden,
+            map(start, [], lambda row, column: ahead + build.cast(row, dtypes.i32)),
+            map(
+                scores,
+                [scores, start],
+                lambda value, begin, row, column: build.select(build.cast(column, dtypes.i32) < begin, _HIDDEN, value),
+            ),
+        ]
 
     def _limit(self, row: Expr, at: Expr) -> Expr:
-        """How many keys of the tile a row sees. Bounded by what matters, the numbers fit into 32 bits."""
-        rows, keys = self.tiles.rows, self.tiles.keys
-        count = _bounded(self.length - at, 0, keys)
-        if not self.is_causal:
+        """How many keys of the tile a row sees, or none if that is below zero."""
+        count = _bounded(self.length - at, 0, self.tiles.keys)
+        if self.band.high is None:
             return count
-        ahead = _bounded(self.first + 1 - at, -rows, keys)
+        ahead = self._ahead(self.first + 1 + self.band.high - at)
         return build.minimum(count, ahead + build.cast(row, dtypes.i32))
+
+    def _ahead(self, number: Expr) -> Expr:
+        """A number of keys for the block's first row. Bounded by what matters, it fits into 32 bits."""
+        return _bounded(number, -self.tiles.rows, self.tiles.keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
