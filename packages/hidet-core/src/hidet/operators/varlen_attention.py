@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hidet import dtypes
 from hidet.compute.definition import SUM, Compute, Definition, Operand, compute, reduce
 from hidet.dims import Dim, minimum
-from hidet.errors import OptionError, ShapeError
+from hidet.errors import DTypeError, OptionError, ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -107,10 +108,13 @@ def _checked_sequences(
     require_same_dtype(name, (q, k, v))
     for operand in ends:
         require_rank(name, operand, at_least=1, at_most=1)
-        require_dtype(name, operand, "int")
+        if operand.dtype is not dtypes.i32:
+            raise DTypeError(
+                f"operator {name} takes i32 for {operand.name}, got {operand.dtype}",
+                hint="convert the input with the cast operator first",
+            )
         if operand.shape[0] == 0:
             raise ShapeError(f"operator {name}: {operand.name} is empty, expected where sequences start, and the end")
-    require_same_dtype(name, ends)
     same_extent(ends[0].shape[0], ends[1].shape[0], f"operator {name}: positions of queries against keys")
     same_extent(q.shape[2], k.shape[2], f"operator {name}: last axis of q against k")
     same_extent(k.shape[0], v.shape[0], f"operator {name}: keys against values")
@@ -188,7 +192,7 @@ _ATTRIBUTES = (
 )
 _DOC = (
     "Attention of n sequences packed in q[t, h, d], k[s, g, d] and v[s, g, e] -> [t, h, e]. Rows of sequence i are "
-    "from cu_seq_q[i] to cu_seq_q[i + 1], keys likewise by cu_seq_k; both [n + 1], of one integer type. h is a "
+    "from cu_seq_q[i] to cu_seq_q[i + 1], keys likewise by cu_seq_k; both i32[n + 1]. h is a "
     "multiple of g: neighbouring query heads share a key head. The last row of a sequence has its place at the last "
     "key, the row before it at the key before. A row that sees no key, or is in no sequence, gives 0. Positions "
     "outside of the tensors are cut off; of positions that fall, rows hold anything. "

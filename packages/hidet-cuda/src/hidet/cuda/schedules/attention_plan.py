@@ -71,6 +71,9 @@ _LEAST_KEYS = 256
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
 _MOST_STACKED = 64
 """Rows of the heads of a group that are one tile, so that their keys are read once: a few queries of each head."""
+MOST_SUMS = 176
+"""Registers of the 255 of a thread that scores and results may take."""
+_PACKED_SUMS = 160
 _MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
 _SPLITS_PER_MULTIPROCESSOR = 2
@@ -246,7 +249,8 @@ def _stacked_tiles(rows: int, problem: AttentionProblem) -> AttentionTiles:
 def _choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
     """Tiles for many rows, by falling number of rows."""
     longest = max(problem.depth, problem.width)
-    choices = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
+    found = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
+    choices = tuple(replace(choice, tiles=_with_registers(problem, choice.tiles)) for choice in found)
     most = most_masked_keys(problem)
     if most is None:
         return choices
@@ -354,6 +358,13 @@ def _all_plans(problem: AttentionProblem, target: GpuTarget) -> Iterator[Plan]:
         yield found
 
 
+def _with_registers(problem: AttentionProblem, tiles: AttentionTiles) -> AttentionTiles:
+    """The tile, with fewer keys a step while threads lack registers for their scores."""
+    while thread_sums(problem, tiles) > most_sums(problem) and tiles.keys > _DEPTH_STEP:
+        tiles = replace(tiles, keys=tiles.keys - _DEPTH_STEP)
+    return tiles
+
+
 def _fitting(tiles: AttentionTiles, problem: AttentionProblem, limit: int) -> AttentionTiles:
     """The tile, with fewer keys a step while it does not fit into shared memory."""
     while shared_bytes(problem, tiles) > limit and tiles.keys > _DEPTH_STEP:
@@ -385,6 +396,11 @@ def is_specialized_tile(problem: AttentionProblem, tiles: AttentionTiles) -> boo
 def thread_sums(problem: AttentionProblem, tiles: AttentionTiles) -> int:
     """Registers of a thread for scores and results."""
     return tiles.rows * (padded(problem.width) + tiles.keys) // (WARP * tiles.warps)
+
+
+def most_sums(problem: AttentionProblem) -> int:
+    """`MOST_SUMS`, or those of blocks of one kind of warps where sequences are packed: where these lie takes some."""
+    return MOST_SUMS if problem.packed is None else _PACKED_SUMS
 
 
 def most_masked_keys(problem: AttentionProblem) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hidet.cuda.schedules.attention_plan import (
+    MOST_SUMS,
     Plan,
     can_be_stacked,
     chunk_of,
@@ -12,6 +13,7 @@ from hidet.cuda.schedules.attention_plan import (
     is_specialized_tile,
     is_stacked_well,
     may_be_warp_specialized,
+    most_sums,
     shared_bytes,
     specialized_bytes,
     splits_of,
@@ -27,8 +29,6 @@ from hidet.target import GpuTarget
 _STAGES = (2, 3, 4)
 _SPLITS = (1, 2, 4, 8, 16, 32)
 _KEYS = (16, 32, 48, 64, 128)
-_SUMS = 176
-"""Registers of the 255 of a thread that scores and results may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,8 @@ def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> 
                 lambda p: (specialized_bytes if p.is_warp_specialized else shared_bytes)(problem, p.tiles) <= limit,
             ),
             Constraint(
-                f"scores and results take {_SUMS} registers at most", lambda p: thread_sums(problem, p.tiles) <= _SUMS
+                "scores and results leave registers for the rest",
+                lambda p: thread_sums(problem, p.tiles) <= (MOST_SUMS if p.is_warp_specialized else most_sums(problem)),
             ),
             Constraint(
                 "there are registers for entries of a mask that differ from row to row",

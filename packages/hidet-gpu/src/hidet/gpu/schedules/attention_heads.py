@@ -64,11 +64,14 @@ class HeadScope:
         base, rows = self.base(ends, name), self.scope.size(total, "total")
 
         def position(number: int) -> Expr:
-            return clamped_position(build.load(base, number * self._stride(name, "row", ends.row)), rows)
+            place = clamped_position(build.load(base, number * self._stride(name, "row", ends.row)), rows)
+            return _uniform(build.cast(place, dtypes.i32))
 
         first, count = build.size_var(f"first_{name[-1]}"), build.size_var(f"rows_{name[-1]}")
-        length = build.maximum(position(1) - first, 0)
-        self.values += [(first, position(0)), (count, build.minimum(length, most))]
+        stop = build.size_var(f"stop_{name[-1]}")
+        length = build.minimum(build.maximum(stop - first, 0), most)
+        self.values += [(first, _natural(position(0))), (stop, _natural(position(1)))]
+        self.values.append((count, length))
         return first, count
 
     def band(self) -> Band:
@@ -100,7 +103,8 @@ class HeadScope:
             steps.append((self.group, place.group))
         offset = build.flatten([i for i, _ in steps], [self._stride(name, n, d) for n, (_, d) in enumerate(steps)])
         if name in self._firsts:
-            offset = offset + self._firsts[name] * self._stride(name, "row", place.row)
+            # A parameter of its own: compilers would add multiples of one stride up for each copy of a loop.
+            offset = offset + self._firsts[name] * self._stride(name, "first", place.row)
         return build.binary("add", pointer, offset) if steps or name in self._firsts else pointer
 
     def matrix(self, name: str, columns: int) -> GTensor | Computed:
@@ -247,12 +251,17 @@ def numbered(number: Expr, axes: Sequence[tuple[Expr, Expr]]) -> list[tuple[Var,
         count = build.cast(extent, dtypes.i32)
         above = Var("above", dtypes.i32)
         quotient = build.cast(rest, dtypes.u32) // build.cast(count, dtypes.u32)
-        values.append((above, intrinsic_call("gpu.shuffle", ALL_LANES, build.cast(quotient, dtypes.i32), 0, WARP)))
+        values.append((above, _uniform(build.cast(quotient, dtypes.i32))))
         values.append((index, _natural(rest - above * count)))
         rest = above
     if wanted:
         values.append((wanted[0][0], _natural(rest)))
     return values
+
+
+def _uniform(value: Expr) -> Expr:
+    """An i32 that all threads have, from one lane, so that the assembler knows."""
+    return intrinsic_call("gpu.shuffle", ALL_LANES, value, 0, WARP)
 
 
 def _natural(value: Expr) -> Expr:
