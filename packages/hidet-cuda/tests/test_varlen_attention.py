@@ -63,9 +63,7 @@ def operands(
 
 
 def run(step: ScheduledTask, inputs: dict[str, Array], offset: int = 0) -> list[Array]:
-    sizes = {"t": len(inputs["q"]), "s": len(inputs["k"]), "n": len(inputs["a"])}
-    # Positions stay aligned: what is anywhere are the matrices.
-    return simulate(step, inputs, sizes, offset)
+    return simulate(step, inputs, {"t": len(inputs["q"]), "s": len(inputs["k"]), "n": len(inputs["a"])}, offset)
 
 
 def is_right(
