@@ -8,7 +8,7 @@ that nobody may read is None. It raises a HidetError for a case that core cannot
     elementwise, activation    one element in, one element out
     reduce, sort               reductions along axes, scans, orders
     matmul, conv, pool         products and windows
-    normalize                  softmax, normalisations, attention
+    normalize, varlen          softmax, normalisations, attention; attention of packed sequences
     segment                    reductions over parts of an axis that data tell, histograms
     view, move, scatter        other shapes for the same elements, reading and writing at places
     interpolate, gradient      resampling; gradients that are no composition
@@ -30,7 +30,7 @@ from hidet.frontend import Handler, handlers_of_families, plugin_handlers
 from hidet.plugins.registry import Registry
 
 FAMILIES = (
-    *("elementwise", "activation", "reduce", "matmul", "scaled_matmul", "conv", "pool", "normalize"),
+    *("elementwise", "activation", "reduce", "matmul", "scaled_matmul", "conv", "pool", "normalize", "varlen"),
     *(
         "view",
         "move",
