@@ -17,7 +17,7 @@ from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.lower.simt import SIMT
 from hidet.gpu.tile.parser import parse_kernel
 from hidet.gpu.tile.printer import print_kernel
-from hidet.gpu.tile.templates.attention import EVERY, AttentionTiles, Heads, attention_kernel, causal
+from hidet.gpu.tile.templates.attention import EVERY, AttentionTiles, Band, Heads, attention_kernel, causal
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.templates.patches import patches
 from hidet.gpu.tile.tensors import PatchAxis, RTile, STile, computed, matrix
@@ -88,14 +88,24 @@ def product(
     )
 
 
-def attention(*, scale=0.125, scores=False, hides=False, is_causal=False, has_logarithms=False, width=32):
+BANDS = {
+    "every key": EVERY,
+    "causal": causal(),
+    "window": Band(build.index(-3), build.index(2), may_be_empty=True),
+    "from the left": Band(low=build.index(-3), may_be_empty=True),
+}
+
+
+def attention(
+    *, scale=0.125, scores=False, hides=False, band="every key", has_logarithms=False, width=32, name="attention"
+):
     """Attention of heads that lie one behind the other."""
     rows, length, block, head = (build.size_var(name) for name in ("rows", "length", "block", "head"))
     q, k, v, out = (pointer(name, dtypes.f16) for name in ("q", "k", "v", "out"))
     logarithms = pointer("logarithms", dtypes.f32)
     sizes = ((q, rows, 16), (k, length, 16), (v, length, width), (out, rows, width))
     return attention_kernel(
-        "attention",
+        name,
         (q, k, v, out, logarithms, rows, length),
         Heads(
             *(matrix(of, extent, columns, align=16) for of, extent, columns in sizes),
@@ -109,7 +119,7 @@ def attention(*, scale=0.125, scores=False, hides=False, is_causal=False, has_lo
         block=block,
         score=(lambda value, row, first, key: value + build.cast(row - first - key, dtypes.f32)) if scores else None,
         visible=(lambda row, first, key: build.binary("ne", row, first + key)) if hides else None,
-        band=causal() if is_causal else EVERY,
+        band=BANDS[band],
     )
 
 
@@ -122,7 +132,7 @@ ATTENTIONS = st.builds(
     scale=st.sampled_from([0.125, -1.0, 1 / math.sqrt(24)]),
     scores=flags,
     hides=flags,
-    is_causal=flags,
+    band=st.sampled_from(list(BANDS)),
     has_logarithms=flags,
     width=st.sampled_from([16, 32, 80]),
 )
@@ -145,7 +155,8 @@ def test_every_template_reads_back_as_the_same_kernel(kernel):
         product(finishes=True, operands=2, tb=True, name="matmul"),
         product(gathers=True, tb=True, name="convolution"),
         product(computes=True, is_split=True, name="split"),
-        attention(is_causal=True, has_logarithms=True, width=80),
+        attention(band="causal", has_logarithms=True, width=80),
+        attention(band="window", name="windowed_attention"),
     ],
     ids=lambda kernel: kernel.name,
 )
