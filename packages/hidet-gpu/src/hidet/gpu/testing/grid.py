@@ -117,6 +117,14 @@ def grouped_queries(new: Builder, b: int, groups: int, length: int, width: int) 
     return new.op("attention", q, new(b, groups, length, width), new(b, groups, length, width), enable_gqa=True)
 
 
+def packed_attention(new: Builder, count: int, heads: int, length: int, width: int) -> Value:
+    """Of sequences that are equally long."""
+    ends = new.op("arange", stop=count * length + 1, step=length, dtype=dtypes.i32)
+    tensors = [new(count * length, each, width) for each in (heads, heads // 2, heads // 2)]
+    attrs = {"max_q": length, "max_k": length, "is_causal": True, "window": (length // 2, -1)}
+    return new.op("varlen_attention", *tensors, ends, ends, **attrs)
+
+
 def masked_attention(new: Builder, b: int, heads: int, length: int, width: int) -> Value:
     return new.op("attention", *(new(b, heads, length, width) for _ in range(3)), new(b, 1, length, length))
 
@@ -248,6 +256,7 @@ GRID: dict[str, Row] = {
     "causal attention": Row(attention(True), (1, 2, 20, 16), (2, 12, 1024, 128)),
     "attention of grouped queries": Row(grouped_queries, (1, 1, 20, 16), (1, 8, 512, 128), dtypes=("f16",)),
     "attention with a mask": Row(masked_attention, (1, 2, 20, 16), (2, 12, 512, 64), dtypes=("f16", "f32")),
+    "attention of packed sequences": Row(packed_attention, (2, 2, 20, 16), (8, 12, 512, 64), dtypes=("f16", "f32")),
     "conv along one axis": Row(along_one_axis, (1, 8, 11, 8), (4, 256, 1024, 256), dtypes=("f16",)),
     "upsampled": Row(upsampled, (1, 8, 4), (4, 64, 56), dtypes=("f16", "f32")),
     "softmax": Row(reduced("softmax", axis=-1), (3, 70), (4096, 4096)),
