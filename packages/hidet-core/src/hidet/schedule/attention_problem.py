@@ -10,7 +10,7 @@ data tell.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,6 +238,19 @@ def _broadcast_strides(type_: TensorType, shape: tuple[Dim | None, ...]) -> list
     for extent, stride in zip(type_.shape, type_.element_strides, strict=True):
         strides.append(0 if prove_equal(extent, 1) is True else stride)
     return strides
+
+
+def gap_of_rows(position: Callable[[Expr], Expr], gap: Expr, count: Expr, total: Expr, most: Expr) -> tuple[Expr, Expr]:
+    """The first row before packed sequence number `gap` that is in no sequence, and that behind the last such row; of
+    `gap` == `count` those behind all sequences. Less than the first one where there are none.
+
+    position: where a sequence starts, and behind the last one ends, from 0 to `total`, the number of rows. most: rows
+    of a sequence that are in it.
+    """
+    before, here = position(build.maximum(gap - 1, 0)), position(gap)
+    end = before + build.minimum(build.maximum(here - before, 0), most)
+    start = build.select(build.equal(gap, 0), build.index(0), end)
+    return start, build.select(build.equal(gap, count), total, here)
 
 
 _LOG2_E = 1 / math.log(2)

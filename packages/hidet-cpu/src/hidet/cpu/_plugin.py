@@ -150,7 +150,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         (
             "attention",
-            "attention attention_with_logsumexp",
+            "attention attention_with_logsumexp varlen_attention varlen_attention_with_logsumexp",
             "attention:AttentionRule",
             {"prologue": "none", "epilogue": "none"},
             "attention by blocks of queries and keys",

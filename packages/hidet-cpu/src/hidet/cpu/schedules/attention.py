@@ -9,6 +9,7 @@ from hidet.cpu.schedules.attention_decode import DECODE_KEYS, decode_kernel, is_
 from hidet.cpu.schedules.attention_flash import flash_kernel
 from hidet.cpu.schedules.attention_kernel import LARGEST_ROW
 from hidet.cpu.schedules.attention_pack import is_worth_packing, packing
+from hidet.cpu.schedules.attention_sequences import rest_kernel
 from hidet.cpu.schedules.attention_tile import TileShape, tile_shape
 from hidet.cpu.schedules.cost_attention import attention_seconds
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
@@ -61,8 +62,8 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
             (
                 keys,
                 Knob("vectors", tuple(sorted(_shape(problem, ctx).rows)), "vectors of queries in a block"),
-                Knob("copies_k", (False, True), "whether k is copied first"),
-                Knob("copies_v", (False, True), "whether v is copied first"),
+                Knob("copies_k", _copies(problem), "whether k is copied first"),
+                Knob("copies_v", _copies(problem), "whether v is copied first"),
             ),
             AttentionParams,
         )
@@ -76,7 +77,7 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
             blocks = [AttentionParams(keys, vectors) for keys in reversed(_KEYS) if keys <= DECODE_KEYS]
             return min(blocks, key=lambda params: _seconds(problem, params, constants, 1, ctx))
         copies = [
-            is_worth_packing(problem, place, extent)
+            True in _copies(problem) and is_worth_packing(problem, place, extent)
             for place, extent in ((problem.k, problem.depth), (problem.v, problem.width))
         ]
         chosen = AttentionParams(KEY_BLOCK, vectors, copies[0], copies[1])
@@ -103,6 +104,9 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
         pointers: dict[str, Expr] = {
             name: program.pointers[place.tensor.operand] for name, place in problem.tensors().items()
         }
+        if problem.packed is not None:
+            rest, names = rest_kernel(problem, problem.packed)
+            program.launch(rest.function, [pointers[name] for name in names], rest.scope, rest.grid, rest.cost)
         if is_decode(problem):
             kernel = decode_kernel(problem, shape.lanes, params.keys)
         else:
@@ -111,6 +115,11 @@ class AttentionRule(ScheduleRule[AttentionProblem, AttentionParams]):
         program.add(kernel.called)
         program.launch(kernel.function, list(pointers.values()), kernel.scope, kernel.grid, kernel.cost)
         return program.program()
+
+
+def _copies(problem: AttentionProblem) -> tuple[bool, ...]:
+    """Whether rows of k or v may be copied first: packed ones are read where their sequences lie."""
+    return (False, True) if problem.packed is None else (False,)
 
 
 def _key_blocks(problem: AttentionProblem, default: int) -> tuple[int, ...]:

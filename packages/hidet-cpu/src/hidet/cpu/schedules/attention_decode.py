@@ -37,7 +37,9 @@ _VECTORS_TOGETHER = 4
 
 
 def is_decode(problem: AttentionProblem) -> bool:
-    """Whether `decode_kernel` can take the problem: few rows, and rows of k and v contiguous."""
+    """Whether `decode_kernel` can take the problem: few rows that see the first key, and rows of k and v contiguous."""
+    if problem.packed is not None:
+        return False
     is_small = isinstance(problem.rows, int) and problem.rows <= MOST_ROWS
     return is_small and problem.k.inner == 1 and problem.v.inner == 1
 

@@ -16,6 +16,7 @@ elements at a time. Only half precision is converted, a block at a time.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from hidet import dims
@@ -24,7 +25,7 @@ from hidet.cpu.schedules.attention_kernel import AttentionKernel, array_extent
 from hidet.cpu.schedules.attention_rows import (
     Block,
     Place,
-    apply_causal,
+    apply_band,
     apply_mask,
     load_queries,
     number_parameter,
@@ -33,6 +34,7 @@ from hidet.cpu.schedules.attention_rows import (
     store_logsumexp,
     store_results,
 )
+from hidet.cpu.schedules.attention_sequences import open_sequence
 from hidet.cpu.schedules.attention_softmax import ROWS_TOGETHER, SoftmaxState, update
 from hidet.cpu.schedules.attention_tile import Product, TileShape, local_array, product_functions
 from hidet.cpu.schedules.gemm_program import parameter
@@ -43,6 +45,7 @@ from hidet.ir.func import COMPACT, Function
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
 
+_BY_QUERY = ("q", "mask", "out", "logsumexp")
 # Multiply-adds of one core in a nanosecond, for the estimate of a work item's cost.
 _MULTIPLY_ADDS_PER_NANOSECOND = 50
 
@@ -66,23 +69,34 @@ def flash_kernel(problem: AttentionProblem, shape: TileShape, key_block: int) ->
     places: dict[str, Place] = {}
     k = IRBuilder()
     for name, placement in problem.tensors().items():
-        by_query = 0 if name in ("k", "v") else shape.pitch
+        by_query = shape.pitch if name in _BY_QUERY else 0
         places[name] = place_tensor(k, scope, name, placement, leading, by_query)
     arrays = _local_arrays(k, problem, shape, key_block)
     blocks = dims.ceildiv(problem.rows, shape.pitch)
-    queries = parameter(scope, problem.queries, "queries")
-    rows = queries if problem.group == 1 else parameter(scope, problem.rows, "rows")
-    block = open_block(k, shape, item, rows, queries, list(places.values()))
-    depth, width = parameter(scope, problem.depth, "depth"), parameter(scope, problem.width, "width")
-    factor = number_parameter(scope, problem.scale * LOG2_E)
-    load_queries(k, shape, block, places["q"], depth, problem.depth, factor, arrays.columns)
-    _start(k, shape, arrays, width)
-    keys = parameter(scope, problem.keys, "keys")
-    limit = build.minimum(keys, block.highest + 1) if problem.is_causal else keys
-    _KeyLoop(problem, shape, key_block, places, arrays, block, depth, width).over(k, limit)
-    store_results(k, shape, block, places["out"], width, problem.width, arrays.sums, arrays.state.total)
-    if "logsumexp" in places:
-        store_logsumexp(k, block, places["logsumexp"], arrays.state)
+    queries: Expr = parameter(scope, problem.queries, "queries")
+    keys: Expr = parameter(scope, problem.keys, "keys")
+    ahead: Expr = build.index(0)
+    if problem.packed is None:
+        rows = queries if problem.group == 1 else parameter(scope, problem.rows, "rows")
+        inside: AbstractContextManager[None] = nullcontext()
+    else:
+        places, queries, keys = open_sequence(k, scope, problem.packed, places, (queries, keys))
+        rows = queries if problem.group == 1 else k.let("rows", queries * parameter(scope, problem.group, "members"))
+        # The last row has its place at the last key. There are blocks for the longest sequence.
+        ahead, inside = k.let("ahead", keys - queries), k.if_(item * shape.pitch < rows)
+    with inside:
+        block = open_block(k, shape, item, rows, queries, list(places.values()))
+        depth, width = parameter(scope, problem.depth, "depth"), parameter(scope, problem.width, "width")
+        factor = number_parameter(scope, problem.scale * LOG2_E)
+        load_queries(k, shape, block, places["q"], depth, problem.depth, factor, arrays.columns)
+        _start(k, shape, arrays, width)
+        left, right = problem.window
+        low = None if left is None else ahead - parameter(scope, left, "left")
+        high = None if right is None else ahead + scope.size(right, "right")
+        _KeyLoop(shape, problem, key_block, places, arrays, block, depth, width, low, high).over(k, keys)
+        store_results(k, shape, block, places["out"], width, problem.width, arrays.sums, arrays.state.total)
+        if "logsumexp" in places:
+            store_logsumexp(k, block, places["logsumexp"], arrays.state)
     function = Function("attention", scope.params, k.body, "kernel", (*leading, item), attributes=(COMPACT,))
     products = problem.keys * (shape.pitch * (problem.depth + problem.width))
     cost = dims.floordiv(products, _MULTIPLY_ADDS_PER_NANOSECOND) + 1
@@ -121,19 +135,25 @@ def _start(k: IRBuilder, shape: TileShape, arrays: _Arrays, width: Expr) -> None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeyLoop:
-    problem: AttentionProblem
+    """low, high: row i sees keys from i + low to i + high; None for no bound."""
+
     shape: TileShape
+    problem: AttentionProblem
     key_block: int
     places: dict[str, Place]
     arrays: _Arrays
     block: Block
     depth: Expr
     width: Expr
+    low: Expr | None
+    high: Expr | None
 
-    def over(self, k: IRBuilder, limit: Expr) -> None:
-        """All blocks of keys below `limit`."""
+    def over(self, k: IRBuilder, count: Expr) -> None:
+        """All blocks of keys, of `count`, that some row sees."""
         arrays, shape, block = self.arrays, self.shape, self.block
-        with k.for_range("first_key", limit, step=self.key_block) as first:
+        limit = count if self.high is None else build.minimum(count, block.highest + 1 + self.high)
+        begin = build.index(0) if self.low is None else k.let("begin", build.maximum(block.lowest + self.low, 0))
+        with k.for_range("first_key", limit - begin, start=begin, step=self.key_block) as first:
             keys = k.let("keys", build.minimum(build.index(self.key_block), limit - first))
             padded = k.let("padded", (keys + (ROWS_TOGETHER - 1)) // ROWS_TOGETHER * ROWS_TOGETHER)
             element, inner, row = self._operand(k, "k", first, keys, self.depth)
@@ -142,8 +162,8 @@ class _KeyLoop:
             mask = self.places.get("mask")
             if mask is not None:
                 apply_mask(k, shape, block, mask, arrays.scores, first, keys)
-            if self.problem.is_causal:
-                apply_causal(k, shape, block, arrays.scores, first, keys)
+            if self.high is not None or self.low is not None:
+                apply_band(k, shape, block, arrays.scores, first, keys, self.low, self.high)
             self._hide_padding(k, keys, padded)
             update(k, shape, arrays.state, arrays.scores, padded, block.vectors)
             element, inner, row = self._operand(k, "v", first, keys, self.width)

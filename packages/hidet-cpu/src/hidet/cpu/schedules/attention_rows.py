@@ -219,15 +219,35 @@ def mask_score(score: Expr, entry: Expr, dtype: DType) -> Expr:
     return score + exponent_of_two(build.cast(entry, dtype))
 
 
-def apply_causal(k: IRBuilder, shape: TileShape, block: Block, scores: Var, first: Expr, keys: Expr) -> None:
-    """Hide the keys after each query."""
+def apply_band(
+    k: IRBuilder,
+    shape: TileShape,
+    block: Block,
+    scores: Var,
+    first: Expr,
+    keys: Expr,
+    low: Expr | None,
+    high: Expr | None,
+) -> None:
+    """Hide, of `keys` keys from key `first` on, those outside of i + low to i + high for query i."""
+    none = build.const(False, dtypes.boolean)
+    behind = none if high is None else first + keys - 1 > block.lowest + high
+    before = none if low is None else first < block.highest + low
     with (
-        k.if_(first + keys - 1 > block.lowest),
+        k.if_(build.binary("lor", behind, before)),
         k.for_range("key", keys) as key,
         each_vector(k, shape, block) as start,
     ):
         place = key * shape.pitch + start
         position = build.load(block.positions, start, lanes=shape.lanes)
-        number = build.broadcast(build.cast(first + key, dtypes.i32), shape.lanes)
-        score = build.load(scores, place, lanes=shape.lanes)
-        k.store(scores, place, build.select(position >= number, score, like(score, -math.inf)))
+
+        def seen(number: Expr, is_first: bool) -> Expr:
+            shown = build.broadcast(build.cast(number, dtypes.i32), shape.lanes)
+            return shown >= position if is_first else position >= shown
+
+        bounds = [*([] if high is None else [seen(first + key - high, False)])]
+        bounds += [] if low is None else [seen(first + key - low, True)]
+        score: Expr = k.let("score", build.load(scores, place, lanes=shape.lanes))
+        for is_seen in bounds:
+            score = build.select(is_seen, score, like(score, -math.inf))
+        k.store(scores, place, score)

@@ -14,7 +14,7 @@ from hidet.ir.expr import Expr
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch
 from hidet.operators.rules import clamped_position
-from hidet.schedule.attention_problem import AttentionProblem, Packed, Placement
+from hidet.schedule.attention_problem import AttentionProblem, Packed, Placement, gap_of_rows
 from hidet.schedule.lowering import KernelScope
 
 _WARPS = 4
@@ -39,10 +39,8 @@ def rest_launch(builder: ProgramBuilder, problem: AttentionProblem, packed: Pack
     def position(which: Expr) -> Expr:
         return clamped_position(build.load(pointers["ends_q"], which * step), rows)
 
-    before, here = k.let("before", position(build.maximum(gap - 1, 0))), k.let("here", position(gap))
-    written = before + build.minimum(build.maximum(here - before, 0), most)
-    start = k.let("start", build.select(build.equal(gap, 0), build.index(0), written))
-    stop = k.let("stop", build.select(build.equal(gap, count), rows, here))
+    bounds = gap_of_rows(position, gap, count, rows, most)
+    start, stop = k.let("start", bounds[0]), k.let("stop", bounds[1])
     thread = k.let("thread", thread_in_block())
     warp, lane = k.let("warp", thread // WARP), k.let("lane", thread % WARP)
 
