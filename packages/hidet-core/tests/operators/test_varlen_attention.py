@@ -106,6 +106,6 @@ def test_what_does_not_fit_is_refused_by_name(apply: Any, make: Any) -> None:
         attend(q, q, q, ends([5]), ends([5]).long())
     with pytest.raises(ShapeError, match="max_q is -1, expected the length of the longest sequence"):
         attend(q, q, q, ends([5]), ends([5]), max_q=-1)
-    for window in ((1, 2, 3), (-2, 0), (True, 0)):
+    for window in ((1, 2, 3), (-2, 0), (True, 0), (0, 2**31)):
         with pytest.raises(OptionError, match="expected numbers of keys before and after a row's place"):
             attend(q, q, q, ends([5]), ends([5]), window=window)

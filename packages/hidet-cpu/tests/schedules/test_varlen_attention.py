@@ -65,6 +65,15 @@ def test_sequences_of_any_lengths_attend_to_their_own_keys_alone(
             )
 
 
+def test_windows_may_be_wider_than_any_sequence() -> None:
+    widest = 2**31 - 1
+    text = graph("f32", (1, 1), 8, (40, 40), window=(widest, widest))
+    q, k, v = (np.random.default_rng(n).standard_normal((40, 1, 8)).astype(np.float32) for n in range(3))
+    result, _ = compiled(text)(q, k, v, positions([15, 25]), positions([30, 10]))
+    expected, _ = attention_of_sequences(q, k, v, [15, 25], [30, 10])
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("where", ["interpreter", "target"])
 @pytest.mark.parametrize("given", [[0, 9, 30], [4, 9, 9, 999], [-7, 5, 2**31 - 1], [40, 41], [0]], ids=str)
 def test_whatever_positions_say_nothing_outside_is_touched(

@@ -1,9 +1,9 @@
 """Attention of sequences that lie one behind the other in one tensor, without padding (packed, ragged).
 
 Dao et al., "FlashAttention", 2022, and its functions for variable lengths. Positions where sequences start and end are
-data. A row sees neighbouring keys of its own sequence, from a first one on, because causal attention and windows hide
-nothing between keys; the stages before the scores say which. What they are, no row of which is longer than the longest
-sequence, is computed for keys that rows see alone.
+data. A row sees neighbouring keys of its own sequence, because causal attention and windows hide nothing between keys;
+stages before the scores say which. There is room for as many scores a row as the longest sequence has keys, and only
+those of keys that the row sees are computed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Window = tuple[int | None, int | None]
 """How many keys before and after its own place a row sees; None for all."""
 
 
-def sight_of(window: Sequence[Any], is_causal: bool, name: str = "varlen_attention") -> Window:
+def _sight(name: str, window: Sequence[Any], is_causal: bool) -> Window:
     """The window that attributes ask for, in which -1 stands for all. OptionError for one that is no pair of these."""
-    if len(window) != 2 or any(isinstance(side, bool) or not isinstance(side, int) or side < -1 for side in window):
+    if len(window) != 2 or not all(map(_is_side, window)):
         raise OptionError(
             f"operator {name}: window is {tuple(window)}, expected numbers of keys before and after a row's place, "
             "-1 for all"
@@ -46,10 +46,14 @@ def sight_of(window: Sequence[Any], is_causal: bool, name: str = "varlen_attenti
     return left, (0 if is_causal else right)
 
 
+def _is_side(side: object) -> bool:
+    return isinstance(side, int) and not isinstance(side, bool) and -1 <= side <= int(dtypes.i32.max)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequences:
-    """Where sequences lie. ends_q, ends_k: positions where they start, and behind the last one, which ends; total_q,
-    total_k: rows of the tensors; longest_q, longest_k: what the sequences are cut to."""
+    """Where sequences lie. ends_q, ends_k: positions where they start, and at last where the last one ends. total_q,
+    total_k: rows of the tensors. longest_q, longest_k: what the sequences are cut to."""
 
     ends_q: Operand
     ends_k: Operand
@@ -141,7 +145,7 @@ def _varlen_attention(
     window: Sequence[int],
 ) -> Definition:
     sequences = _checked_sequences(name, q, k, v, (cu_seq_q, cu_seq_k), (max_q, max_k))
-    sight, wide = sight_of(window, is_causal, name), arithmetic_dtype(q.dtype)
+    sight, wide = _sight(name, window, is_causal), arithmetic_dtype(q.dtype)
     total, heads, width = q.shape
     group = build.index(heads_per_group(heads, k.shape[1], name))
     factor = attention_scale(scale, width, wide)

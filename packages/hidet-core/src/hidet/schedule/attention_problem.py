@@ -44,8 +44,8 @@ class Placement:
 class Packed:
     """Sequences one behind the other: the first of the leading axes counts them, and no stride is along it.
 
-    ends_q, ends_k: positions where they start, one a sequence, and behind the last one, which ends: placed along the
-    first leading axis, as integers that may say anything. total_q, total_k: rows of the whole tensors.
+    ends_q, ends_k: positions where they start, and at last where the last one ends, along that axis: i32 that may say
+    anything. total_q, total_k: rows of the whole tensors.
     """
 
     ends_q: Placement

@@ -242,7 +242,8 @@ def apply_band(
         position = build.load(block.positions, start, lanes=shape.lanes)
 
         def seen(number: Expr, is_first: bool) -> Expr:
-            shown = build.broadcast(build.cast(number, dtypes.i32), shape.lanes)
+            bounded = build.maximum(build.minimum(number, int(dtypes.i32.max)), int(dtypes.i32.min))
+            shown = build.broadcast(build.cast(bounded, dtypes.i32), shape.lanes)
             return shown >= position if is_first else position >= shown
 
         bounds = [*([] if high is None else [seen(first + key - high, False)])]
