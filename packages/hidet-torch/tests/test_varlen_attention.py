@@ -133,8 +133,13 @@ def test_what_core_does_not_have_is_left_to_torch(setting: str, reason: str) -> 
         compiled(attend)(*given, 17, 12, **settings)
 
 
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@on_gpu
+@needs_window
+@needs_gqa
 @pytest.mark.parametrize("heads", [(16, 16), (16, 4)], ids=str)
 @pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (200, 0), (30, 50)], ids=str)
 @pytest.mark.parametrize("depth", [64, 80, 128])
@@ -148,7 +153,7 @@ def test_attention_of_sequences_is_as_exact_as_torch_on_a_gpu(
     shapes = (sum(rows), heads[0], depth), (sum(keys), heads[1], depth), (sum(keys), heads[1], depth)
     tensors = [torch.randn(shape, generator=random, device="cuda").bfloat16() for shape in shapes]
     ends = [torch.from_numpy(positions(lengths)).cuda() for lengths in (rows, keys)]
-    settings = {"window_size": window, **({"enable_gqa": True} if heads[0] != heads[1] else {})}
+    settings = {"window_size": window, "enable_gqa": heads[0] != heads[1]}
     given = (*tensors, *ends)
     found = compiled(attend)(*given, max(rows), max(keys), **settings)
     right = expected(given, rows, keys, window=window)
@@ -159,3 +164,20 @@ def test_attention_of_sequences_is_as_exact_as_torch_on_a_gpu(
         assert torch.equal(got.double()[~is_finite], want[~is_finite])
         ours, theirs = ((x.double() - want)[is_finite].square().mean().sqrt() for x in (got, torchs))
         assert ours <= 2 * theirs + 2.0**-8 * want[is_finite].square().mean().sqrt()
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_the_backward_pass_of_torch_takes_what_was_computed() -> None:
+    """It reads the results and logarithms of the forward pass; some rows have no key."""
+    rows, keys = [70, 0, 200], [50, 3, 200]
+    gradients = []
+    for function in (attend, compiled(attend, strict=False)):
+        given = operands(torch.bfloat16, rows, keys, device="cuda")
+        leaves = [tensor.requires_grad_() for tensor in given[:3]]
+        result, _ = function(*given, 200, 200, **({"window_size": (-1, 0)} if "window_size" in SETTINGS else {}))
+        result.float().square().sum().backward()
+        gradients.append([leaf.grad.double() for leaf in leaves])
+    for theirs, ours in zip(*gradients, strict=True):
+        assert ours.isfinite().all()
+        assert (ours - theirs).square().mean().sqrt() <= 2e-2 * theirs.square().mean().sqrt()

@@ -41,6 +41,16 @@ def test_attention_counts_both_products_and_its_softmax(ctx: CompileContext) -> 
     assert products < counted < 2 * products
 
 
+def test_packed_sequences_count_as_if_all_were_the_longest(ctx: CompileContext) -> None:
+    builder = GraphBuilder(ctx.registry.operators)
+    q, k = (builder.input(TensorType(dtypes.f32, (rows, heads, 8))) for rows, heads in ((40, 4), (60, 2)))
+    ends = builder.input(TensorType(dtypes.i32, (5,)))
+    outputs = builder.emit_all("varlen_attention", (q, k, k, ends, ends), {"max_q": 16, "max_k": 32})
+    counted = sum(map(task_flops, fuse(builder.build(outputs), ctx).tasks))
+    products = 2 * (4 * 40 * 32 * (8 + 8))
+    assert products < counted < 2 * products
+
+
 def test_an_element_that_is_only_moved_counts_as_one(ctx: CompileContext) -> None:
     assert _flops(ctx, "copy", (10, 20)) == 200
     assert _flops(ctx, "add", (10, 20), (10, 20)) == 200

@@ -167,7 +167,7 @@ def _varlen_attention(
 
     rows = Rows(
         compute("scores", (heads, total, sequences.longest_k), score),
-        lambda row: count.result[(row[1],)],
+        lambda row: build.minimum(count.result[(row[1],)], build.index(sequences.longest_k)),
         lambda row, j, e: build.cast(v[first.result[(row[1],)] + j, row[0] // group, e], wide),
         lambda place: (place[1], place[0]),
     )

@@ -86,8 +86,20 @@ def _operations(values: Iterable[Expr | None]) -> int:
 def _product(extents: Sequence[Expr]) -> int:
     product = 1
     for extent in extents:
-        if isinstance(extent, Const):
-            product *= int(extent.value)  # type: ignore[arg-type]  # extents are integers
-        else:
-            product *= extent_estimate(extent.dim) if isinstance(extent, Size) else UNKNOWN_EXTENT
+        most = _most(extent)
+        product *= UNKNOWN_EXTENT if most is None else most
     return product
+
+
+def _most(extent: Expr) -> int | None:
+    """The most that an extent typically is; None where data alone tell it."""
+    if isinstance(extent, Const):
+        return int(extent.value)  # type: ignore[arg-type]  # extents are integers
+    if isinstance(extent, Size):
+        return extent_estimate(extent.dim)
+    if isinstance(extent, Select):
+        branches = (_most(extent.a), _most(extent.b))
+        return None if None in branches else max(known for known in branches if known is not None)
+    if isinstance(extent, Binary) and extent.op == "min":
+        return min((known for known in (_most(extent.a), _most(extent.b)) if known is not None), default=None)
+    return None
