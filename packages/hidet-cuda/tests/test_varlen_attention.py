@@ -15,7 +15,9 @@ from hidet.cuda.schedules.attention_space import attention_space
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
 from hidet.gpu.schedules.attention_launch import problem_of
+from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledTask
+from hidet.testing import check_rule
 from hidet.testing.packed_attention import attention_of_sequences, positions
 
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -149,6 +151,23 @@ def only(number: int, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 
     monkeypatch.setattr("hidet.cuda.schedules.attention.launches_by_size", launches)
     return taken
+
+
+@pytest.mark.parametrize(
+    ("dtype", "depth", "arch"), [("f16", 64, "sm_90a"), ("bf16", 16, "sm_80"), ("f32", 16, "sm_80")]
+)
+def test_every_way_to_cut_the_work_is_right(dtype: str, depth: int, arch: str) -> None:
+    """Points of the rule's space, with sequences that are cut to the longest that was told."""
+    where = np.array([2, 9, 30, 999], np.int32)
+    check_rule(
+        load_registry().schedules["cuda.attention"],
+        graph(dtype, (2, 1), depth, (19, 40), window=BOTH),
+        f"cuda:{arch}",
+        inputs={"a": where, "b": where},
+        sizes=[{"t": 43, "s": 37, "n": 4}],
+        points=5,
+        seeds=1,
+    )
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f32"])

@@ -106,6 +106,15 @@ def test_projections_are_read_where_they_lie() -> None:
     torch.testing.assert_close(found.double() - 1, expected(given, KEYS, KEYS)[0].flatten(1), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.skipif("num_splits" not in SETTINGS, reason="this torch does not split keys")
+def test_keys_that_are_not_split_are_summed_in_one_order_whatever_the_batch() -> None:
+    function, given = compiled(attend), operands(torch.float32, ROWS, KEYS)
+    together = function(*given, 17, 12, num_splits=1)[0][-17:]
+    alone = [tensor[-count:] for tensor, count in zip(given[:3], (17, 12, 12), strict=True)]
+    ends = [torch.from_numpy(positions([count])) for count in (17, 12)]
+    assert torch.equal(function(*alone, *ends, 17, 12, num_splits=1)[0], together)
+
+
 def test_the_state_of_random_numbers_is_zero() -> None:
     given = operands(torch.float32, ROWS, KEYS)
     *_, state = compiled(torch.ops.torch_attn._varlen_attn.default)(*given, 17, 12)
