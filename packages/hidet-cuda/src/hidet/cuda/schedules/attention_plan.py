@@ -73,7 +73,9 @@ _MOST_STACKED = 64
 """Rows of the heads of a group that are one tile, so that their keys are read once: a few queries of each head."""
 MOST_SUMS = 176
 """Registers of the 255 of a thread that scores and results may take."""
-_PACKED_SUMS = 160
+_PACKED_SUMS, _WINDOW_SUMS = 160, 144
+_LEAST_STEP = 32
+"""Keys of a step below which a tile of fewer rows does better."""
 _MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
 _SPLITS_PER_MULTIPROCESSOR = 2
@@ -250,7 +252,8 @@ def _choices(problem: AttentionProblem) -> tuple[_Choice, ...]:
     """Tiles for many rows, by falling number of rows."""
     longest = max(problem.depth, problem.width)
     found = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
-    choices = tuple(replace(choice, tiles=_with_registers(problem, choice.tiles)) for choice in found)
+    fitting = ((choice, _with_registers(problem, choice.tiles)) for choice in found)
+    choices = tuple(replace(choice, tiles=tiles) for choice, tiles in fitting if tiles.keys >= _LEAST_STEP)
     most = most_masked_keys(problem)
     if most is None:
         return choices
@@ -399,8 +402,11 @@ def thread_sums(problem: AttentionProblem, tiles: AttentionTiles) -> int:
 
 
 def most_sums(problem: AttentionProblem) -> int:
-    """`MOST_SUMS`, or those of blocks of one kind of warps where sequences are packed: where these lie takes some."""
-    return MOST_SUMS if problem.packed is None else _PACKED_SUMS
+    """`MOST_SUMS`, or those of blocks of one kind of warps where sequences are packed: where these lie takes some, and
+    so does the start of a window."""
+    if problem.packed is None:
+        return MOST_SUMS
+    return _PACKED_SUMS if problem.window[0] is None else _WINDOW_SUMS
 
 
 def most_masked_keys(problem: AttentionProblem) -> int | None:

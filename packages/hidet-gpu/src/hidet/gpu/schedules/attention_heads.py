@@ -64,14 +64,14 @@ class HeadScope:
         base, rows = self.base(ends, name), self.scope.size(total, "total")
 
         def position(number: int) -> Expr:
-            place = clamped_position(build.load(base, number * self._stride(name, "row", ends.row)), rows)
-            return _uniform(build.cast(place, dtypes.i32))
+            return clamped_position(build.load(base, number * self._stride(name, "row", ends.row)), rows)
+
+        def known(value: Expr) -> Expr:
+            return _natural(_uniform(build.cast(value, dtypes.i32)))
 
         first, count = build.size_var(f"first_{name[-1]}"), build.size_var(f"rows_{name[-1]}")
-        stop = build.size_var(f"stop_{name[-1]}")
-        length = build.minimum(build.maximum(stop - first, 0), most)
-        self.values += [(first, _natural(position(0))), (stop, _natural(position(1)))]
-        self.values.append((count, length))
+        length = build.minimum(build.maximum(position(1) - first, 0), most)
+        self.values += [(first, known(position(0))), (count, known(length))]
         return first, count
 
     def band(self) -> Band:

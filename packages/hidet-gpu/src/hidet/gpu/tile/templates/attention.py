@@ -146,7 +146,7 @@ def attention_kernel(
             fill(softmax.scores, 0),
             mma(softmax.scores, queries, keys, b_is_transposed=True),
             *scoring.apply_score(softmax.scores, at),
-            when(scoring.is_at_edge(edge, at), scoring.apply_bounds(softmax.scores, at)),
+            *scoring.apply_bounds(softmax.scores, edge, at),
             *softmax.update_max(),
             *softmax.rescale(softmax.row_sum, *rescaled),
             *softmax.exponentiate(),
@@ -241,17 +241,11 @@ class _Scoring:
         changed = scaled if self.score is None else self.score(scaled, self.first + row, at, column)
         return exponent_of_two(changed)
 
-    def is_at_edge(self, edge: Expr, at: Expr) -> Expr:
-        """Whether some row does not see all keys of a tile. edge: keys that every row sees the last of."""
-        is_behind = edge < at + self.tiles.keys
-        if self.band.low is None:
-            return is_behind
-        return build.binary("lor", is_behind, at < self.first + (self.tiles.rows - 1) + self.band.low)
-
-    def apply_bounds(self, scores: RTile, at: Expr) -> list[TileStmt]:
-        """Hide keys that are not there, or that are outside of the band of a row."""
+    def apply_bounds(self, scores: RTile, edge: Expr, at: Expr) -> list[TileStmt]:
+        """Hide keys that are not there, or that are outside of the band of a row, in tiles where some row has them.
+        edge: keys that every row sees the last of."""
         limit = RTile("limit", dtypes.i32, self.tiles.rows, 1)
-        hidden = [
+        behind = [
             map(limit, [], lambda row, column: self._limit(row, at)),
             map(
                 scores,
@@ -259,12 +253,12 @@ class _Scoring:
                 lambda value, end, row, column: build.select(build.cast(column, dtypes.i32) < end, value, _HIDDEN),
             ),
         ]
+        done: list[TileStmt] = [when(edge < at + self.tiles.keys, behind)]
         if self.band.low is None:
-            return [*hidden]
-        start = RTile("start", dtypes.i32, self.tiles.rows, 1)
-        ahead = self._ahead(self.first + self.band.low - at)
-        return [
-            *hidden,
+            return done
+        start, first = RTile("start", dtypes.i32, self.tiles.rows, 1), self.first + self.band.low
+        ahead = self._ahead(first - at)
+        before = [
             map(start, [], lambda row, column: ahead + build.cast(row, dtypes.i32)),
             map(
                 scores,
@@ -272,6 +266,7 @@ class _Scoring:
                 lambda value, begin, row, column: build.select(build.cast(column, dtypes.i32) < begin, _HIDDEN, value),
             ),
         ]
+        return [*done, when(at < first + (self.tiles.rows - 1), before)]
 
     def _limit(self, row: Expr, at: Expr) -> Expr:
         """How many keys of the tile a row sees, or none if that is below zero."""
