@@ -31,6 +31,7 @@ PER_ELEMENT = {
     "softmax of part of a warp": same("f16[5, 64]", "softmax(%x, axis=-1)"),
     "softmax of an odd length": same("f32[3, 70]", "softmax(%x, axis=-1)"),
     "softmax of a length that is no multiple of a warp's": same("f16[3, 1000]", "softmax(%x, axis=-1)"),
+    "softmax of rows that take all threads of a block": same("f32[2, 9000]", "softmax(%x, axis=-1)"),
     "softmax of columns": same("f32[2, 9, 40]", "softmax(%x, axis=1)"),
     "log-softmax": same("f32[3, 1000]", "log_softmax(%x, axis=-1)"),
     "layer norm": same("f16[6, 96]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: f16[96]", "%b: f16[96]"),

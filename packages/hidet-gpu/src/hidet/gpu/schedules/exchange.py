@@ -16,6 +16,8 @@ from hidet.ir.types import BufferType
 from hidet.schedule.lowering import accumulate
 from hidet.target import GpuTarget
 
+_FEW_WARPS = 16
+"""Warps up to which every thread adds up what they have."""
 WARP = 32
 """Lanes of the warps that kernels which exchange values between lanes are written for."""
 
@@ -37,7 +39,8 @@ def reduce_lanes(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], 
 def reduce_warps(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], warps: int, thread: Expr) -> None:
     """Reduce over the warps of a block, whose lanes agree already; all threads have the result.
 
-    thread: its number in the block. Memory is written once, so that a kernel may do this for one item alone.
+    warps: a power of two, up to 32. thread: its number in the block. Memory is written once, so that a kernel may do
+    this for one item alone.
     """
     if warps == 1:
         return
@@ -45,6 +48,11 @@ def reduce_warps(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], 
     with k.if_(build.equal(thread % WARP, 0)):
         k.store_each(tiles, thread // WARP, accumulators)
     k.emit(barrier())
+    if warps > _FEW_WARPS:
+        # A lane a warp: adding up one after the other takes more instructions than exchanges do.
+        k.assign_each(accumulators, [build.load(tile, thread % warps) for tile in tiles])
+        reduce_lanes(k, combiner, accumulators, warps)
+        return
     k.assign_each(accumulators, [build.load(tile, 0) for tile in tiles])
     for warp in range(1, warps):
         k.emit(*accumulate(combiner, accumulators, [build.load(tile, warp) for tile in tiles]))
