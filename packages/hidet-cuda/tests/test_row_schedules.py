@@ -156,7 +156,8 @@ def test_blocks_take_many_long_rows_in_turn_and_copy_the_next_one_meanwhile(
     assert printed.index("gpu.copy_async_finish") < printed.index("= load(coming")
     # Where addresses are not multiples of 16 bytes nothing is.
     copies = len(re.findall(r"gpu\.copy_async\"", printed))
-    assert copies == 2 * (2 if "sum" in name else 1)
+    once = {"layer norm": 2, "RMS norm": 1, "RMS norm of a sum": 1}.get(name, 0)
+    assert copies == 2 * (2 if "sum" in name else 1) + once
     assert_right(text, "gpu.rows", 3e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4, arch=arch)
 
 
@@ -176,6 +177,17 @@ def test_blocks_stay_for_long_rows_unless_they_are_few_or_only_their_sum_is_want
     assert '_kernel0", [132],' in text("softmax(%x, axis=-1)")
     assert '_kernel0", [300],' in text("softmax(%x, axis=-1)", 300).replace("[a0]", "[300]")
     assert "gpu.copy_async" not in text("sum(%x, axes=[1], keepdim=False)", result="bf16[{}]")
+
+
+def test_what_results_of_all_rows_read_is_copied_once_where_it_has_room_beside_the_next_row() -> None:
+    def copied(type_: str) -> int:
+        """Loads of copies of the scale and the shift."""
+        given = (f"%{name}: {type_}[8192]" for name in "wb")
+        text = same(f"{type_}[4096, 8192]", "layer_norm(%x, %w, %b, eps=1e-05)", *given)
+        return print_module(scheduled_task(text, "sm_90a").program.module).count("load(repeated")
+
+    # 32 elements of each of 1024 threads: 64 KiB a tensor of two bytes, 128 KiB of four.
+    assert copied("bf16") == 2 and copied("f32") == 0
 
 
 @pytest.mark.parametrize(("length", "per_multiprocessor"), [(2048, 16), (4096, 8), (8192, 4), (16384, 2), (32768, 1)])

@@ -6,7 +6,7 @@
 
 Rows that do not fit the registers are read again for every statistic. Of many long rows a block takes one after the
 other. It copies the next one to shared memory, in the background, as soon as it has this one in registers: memory is
-not idle while threads exchange statistics. A thread copies what it reads itself.
+not idle while threads exchange statistics. A thread copies what it reads itself; what results of all rows read, once.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class _RowKernel:
         self.lane = self.reader.lane if layout.is_side_by_side else build.index(0)
         self.is_mine: Expr = build.logical_and()
         self.staged: dict[Access, Var] = {}
+        self.repeated: dict[Access, Var] = {}
         self.first, self.copy = build.size_var("first"), build.size_var("copy")
         self.count = self.scope.size(layout.places, "places")
         self.inner_extents = [self.scope.size(extent, "inner") for extent in layout.inner_extents]
@@ -106,28 +107,29 @@ class _RowKernel:
 
     def _walk_rows(self, k: IRBuilder, blocks: int) -> None:
         """Work on every row that this one of `blocks` blocks takes."""
-        length = self.layout.inner_extents[0]
+        length, layout = self.layout.inner_extents[0], self.layout
         assert isinstance(length, int)
-        self.staged = {access: shared("coming", access.dtype, length) for access in self.layout.staged}
-        for array in self.staged.values():
+        self.staged = {access: shared("coming", access.dtype, length) for access in layout.staged}
+        self.repeated = {access: shared("repeated", access.dtype, length) for access in layout.copied_once}
+        for array in (*self.staged.values(), *self.repeated.values()):
             k.declare(array)
         block = k.let("block", block_number())
-        self._copy_row(k, block)
+        self._copy_row(k, block, {**self.staged, **self.repeated})
         with k.for_range("item", self.items - block, block, blocks) as item:
             self._find_row(k, item, 1)
             k.run(intrinsic_call("gpu.copy_async_finish"))
             self._read_elements(k)
             with k.if_(item < self.items - blocks):
-                self._copy_row(k, item + blocks)
+                self._copy_row(k, item + blocks, self.staged)
             self._finish_row(k)
             # Statistics of the next row are exchanged in the same memory.
             k.emit(barrier())
 
-    def _copy_row(self, k: IRBuilder, number: Expr) -> None:
-        """Begin to copy what this thread reads of a row."""
+    def _copy_row(self, k: IRBuilder, number: Expr, arrays: Mapping[Access, Var]) -> None:
+        """Begin to copy what this thread reads of a row to arrays of the block."""
         (row,), (column,) = self.layout.outer, self.layout.inner
         with self._sweep(k):
-            for access, array in self.staged.items():
+            for access, array in arrays.items():
                 source = self.lowering.resolve(access, {row: number, column: self.first})
                 assert isinstance(source, Load)
                 target = build.address(array, self.first)
@@ -279,7 +281,8 @@ class _RowKernel:
 
     def _read(self, values: Sequence[Expr]) -> Reads:
         """Values in the element and the statistics so far."""
-        return self.reader.read(values, self.first, {**self.bindings, self.program.held: self.element})
+        bindings = {**self.bindings, self.program.held: self.element}
+        return self.reader.read(values, self.first, bindings, staged=self.repeated)
 
     def _exchange(self, k: IRBuilder, combiner: Combiner, totals: Sequence[Var]) -> None:
         """Reduce over the threads that share a row."""

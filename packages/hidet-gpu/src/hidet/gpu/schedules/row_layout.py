@@ -108,16 +108,26 @@ class RowLayout:
     @property
     def staged(self) -> tuple[Access, ...]:
         """What is read of a row, and of no other, 16 bytes at a time: it may be copied before the row's turn."""
+        return self._copied([self.program.element], {*self.outer, *self.inner})
+
+    @property
+    def repeated(self) -> tuple[Access, ...]:
+        """What results of all rows read alike, 16 bytes at a time, as the scale of a norm: it may be copied once."""
+        outputs = [output.value for output in self.program.outputs if not output.per_row]
+        return self._copied(outputs, {*self.inner})
+
+    def _copied(self, values: Sequence[Expr], axes: set[Var]) -> tuple[Access, ...]:
+        """What expressions read 16 bytes at a time, under no condition, at places that depend on these axes alone."""
         if self.is_side_by_side or not len(self.outer) == len(self.inner) == 1:
             return ()
-        axes = {*self.outer, *self.inner}
+        own = {*self.outer, *self.inner}
         return tuple(
             access
-            for access, reached in paths([self.program.element]).items()
+            for access, reached in paths(values).items()
             if isinstance(access, Access)
             and () in reached
             and access.operand in self.wide
-            and axes <= {node for index in access.indices for node in walk(index)}
+            and own & {node for index in access.indices for node in walk(index)} == axes
             and self.lanes * access.dtype.nbytes == BYTES
         )
 
@@ -136,9 +146,20 @@ class RowLayout:
         blocks = self.resident * target.multiprocessors
         is_kept = 0 < self.copies * self.lanes <= _KEPT and self.threads > target.warp_size
         is_written = any(not output.per_row for output in self.program.outputs)
-        nbytes = sum(access.dtype.nbytes * length for access in self.staged)
-        has_room = self.resident * (nbytes + _EXCHANGED_BYTES) <= target.block_shared_memory
-        return blocks if nbytes and has_room and is_kept and is_written and items >= _LEAST_TURNS * blocks else 0
+        has_room = bool(self.staged) and self._have_room(self.staged, length)
+        return blocks if has_room and is_kept and is_written and items >= _LEAST_TURNS * blocks else 0
+
+    @property
+    def copied_once(self) -> tuple[Access, ...]:
+        """What blocks that stay copy to shared memory before the first row: all that is `repeated`, if it has room."""
+        length = self.inner_extents[0]
+        fits = isinstance(length, int) and self._have_room((*self.staged, *self.repeated), length)
+        return self.repeated if fits else ()
+
+    def _have_room(self, copied: Sequence[Access], length: int) -> bool:
+        """Whether a multiprocessor has shared memory for what its blocks copy."""
+        nbytes = sum(access.dtype.nbytes * length for access in copied) + _EXCHANGED_BYTES
+        return self.resident * nbytes <= self.target.block_shared_memory
 
     def single(self) -> RowLayout:
         """For addresses that are not aligned: one element at once."""
