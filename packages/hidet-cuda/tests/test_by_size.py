@@ -45,7 +45,7 @@ H100 = CudaTarget("sm_90a")
 
 LAYER = """
 symbol m: 1.. hint 300
-graph g(%x: f16[m, 256], param %w: f16[72, 256], param %b: f16[72]):
+graph g(%x: f16[m, 512], param %w: f16[72, 512], param %b: f16[72]):
   %0: f16[m, 72] = linear(%x, %w, %b)
   %1: f16[m, 72] = relu(%0)
   return %1
@@ -59,6 +59,8 @@ graph g(%x: f16[n, 128, h, w]{128*h*w, 1, 128*w, 128}, param %f: f16[72, 128, 3,
   return %0
 """
 LAYERS = [(64, 64), (256, 64), (512, 128), (256, 1024), (2048, 512), (768, 768), (3072, 768), (768, 3072), (4096, 4096)]
+LARGE_LAYERS = [(6144, 4096), (4096, 14336), (28672, 4096)]
+"""Of a language model."""
 
 
 def tilings(text: str, arch: str = "sm_90a") -> list[Tiling]:
@@ -137,7 +139,7 @@ def test_kernels_for_all_sizes_compile_without_spills(arch: str) -> None:
 
 
 def test_layers_of_a_model_share_one_program() -> None:
-    wide, deep = (LAYER.replace("72", n).replace("256", k) for n, k in (("1024", "768"), ("768", "3072")))
+    wide, deep = (LAYER.replace("72", n).replace("512", k) for n, k in (("1024", "768"), ("768", "3072")))
     hashes = [list(schedule_text(text, "sm_90a").hashes.values()) for text in (wide, deep)]
     assert hashes[0] == hashes[1]
 
@@ -145,7 +147,7 @@ def test_layers_of_a_model_share_one_program() -> None:
 @pytest.mark.parametrize(
     ("choices", "table", "between", "on_average", "at_most"),
     [
-        ((*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES), by_size._SPECIALIZED, 6, 1.012, 1.15),
+        ((*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES), by_size._SPECIALIZED, 6, 1.01, 1.18),
         ((*GROUP_TILES, *TILES), by_size._GROUPS, 1, 1.02, 1.4),
     ],
     ids=["warp-specialized", "groups"],
@@ -156,7 +158,7 @@ def test_one_of_few_tilings_is_hardly_slower_by_the_model_than_the_best_of_all(
     """between: sizes from each power of two to the next, where waves of tiles end differently."""
     is_warp_specialized = table is by_size._SPECIALIZED
     losses = []
-    for n, k in LAYERS:
+    for n, k in (*LAYERS, *LARGE_LAYERS) if is_warp_specialized else LAYERS:
         for m in (round(2 ** (step / between)) for step in range(2 * between, 16 * between + 1)):
             extents = Extents(1, m, n, k * (1 if is_warp_specialized else 9), 2)
             best = choose_tiling(extents, choices, H100, is_warp_specialized=is_warp_specialized)
