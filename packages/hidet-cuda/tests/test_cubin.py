@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hidet.cuda.cubin import KernelResources, read_resources
-from hidet.cuda.nvrtc import Cubin, compile_cubin, kernel_usage
+from hidet.cuda.nvrtc import Cubin, compile_cubin, compile_cubins, kernel_usage
 from hidet.errors import CompileError
 from hidet.gpu.codegen.source import KernelFacts, KernelSource
 
@@ -72,3 +72,36 @@ def test_other_bytes_are_refused() -> None:
         read_resources(b"PTX")
     with pytest.raises(CompileError, match="damaged"):
         read_resources(compiled("sm_80").data[:200])
+
+
+def named(symbol: str, factor: int = 2) -> KernelSource:
+    text = f"""
+__device__ float scaled(float x) {{ return x * {factor}.0f; }}
+extern "C" __global__ void {symbol}(float* x) {{
+  __shared__ float tile[300];
+  tile[threadIdx.x] = scaled(x[threadIdx.x]);
+  __syncthreads();
+  x[threadIdx.x] = tile[299 - threadIdx.x];
+}}
+"""
+    return KernelSource(text, (KernelFacts("reverse", symbol),))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_kernels_that_differ_in_their_names_alone_are_compiled_once_and_are_what_compiling_each_gives(arch) -> None:
+    numbers = ("6f65f7088e73e064_kernel0", "975c6dcc83d67937_kernel3", "975c6dcc83d67937_kernel12")
+    names = [f"reverse_{number}" for number in numbers]
+    sources = [named(names[0]), named(names[1]), named(names[2]), named(names[1], factor=3)]
+    seen: list[tuple[int, int]] = []
+    found = compile_cubins(sources, arch, lambda *counts: seen.append(counts))
+    # A name of another length, and other text, have machine code of their own.
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    for source, cubin in zip(sources, found, strict=True):
+        assert cubin == compile_cubin(source, arch)
+        assert list(cubin.usage) == [source.kernels[0].symbol]
+
+
+def test_short_names_may_be_like_other_text() -> None:
+    """The name of one is part of the other's type."""
+    sources = [named("fl"), named("xy")]
+    assert compile_cubins(sources, "sm_80") == [compile_cubin(source, "sm_80") for source in sources]

@@ -31,6 +31,8 @@ _OPTIONS = (
     # NVRTC's own cache has no log; what hidet compiled before is in hidet's cache.
     "--no-cache",
 )
+_LEAST_RENAMED = 20
+"""Characters of a kernel's name from which on nothing else in machine code is like it."""
 COMPILER_OPTIONS = "compiler_options"
 """Key of an attribute of kernels: options of CUDA's compiler, beside those of all kernels."""
 _ERROR = re.compile(r"^[^\n(]*\((\d+)\): (?:error|catastrophic error):? ?(.*)$", re.MULTILINE)
@@ -120,18 +122,42 @@ def _compiled(nvrtc: Any, source: KernelSource, arch: str, options: Sequence[str
 def compile_cubins(
     sources: Sequence[KernelSource], arch: str, progress: Callable[[int, int], None] | None = None
 ) -> list[Cubin]:
-    """Machine code of many sources, in order, compiled by threads.
+    """Machine code of many sources, in order, compiled by threads; those that are equal but for their kernel's name are
+    compiled once.
 
-    progress: called with (sources done, sources in all).
+    progress: called with (different sources done, different sources in all).
     """
-    workers = min(len(sources), len(os.sched_getaffinity(0)))
-    done: list[Cubin] = []
+    keys = [_content(source) for source in sources]
+    first: dict[object, KernelSource] = {}
+    for key, source in zip(keys, sources, strict=True):
+        first.setdefault(key, source)
+    workers = min(len(first), len(os.sched_getaffinity(0)))
+    done: dict[object, Cubin] = {}
     with ThreadPoolExecutor(max(workers, 1)) as threads:
-        for cubin in threads.map(lambda source: compile_cubin(source, arch), sources):
-            done.append(cubin)
+        made = threads.map(lambda source: compile_cubin(source, arch), first.values())
+        for key, cubin in zip(first, made, strict=True):
+            done[key] = cubin
             if progress is not None:
-                progress(len(done), len(sources))
-    return done
+                progress(len(done), len(first))
+    return [_renamed(done[key], first[key], source) for key, source in zip(keys, sources, strict=True)]
+
+
+def _content(source: KernelSource) -> object:
+    """What sources of equal machine code have in common: all but a kernel's name, if that is like no other text, and as
+    long, so that one takes the other's place."""
+    symbols = [kernel.symbol for kernel in source.kernels]
+    if len(symbols) != 1 or len(symbols[0]) < _LEAST_RENAMED:
+        return source.text, source.options
+    return source.text.replace(symbols[0], "\0" * len(symbols[0])), source.options
+
+
+def _renamed(cubin: Cubin, of: KernelSource, to: KernelSource) -> Cubin:
+    """Machine code of a source, as another one with the same `_content` has it."""
+    (old, *_), (new, *_) = ([kernel.symbol for kernel in source.kernels] for source in (of, to))
+    if old == new:
+        return cubin
+    usage = {new if name == old else name: taken for name, taken in cubin.usage.items()}
+    return Cubin(cubin.data.replace(old.encode(), new.encode()), usage, cubin.remarks)
 
 
 def kernel_usage(cubin: bytes, log: str) -> dict[str, KernelUsage]:
