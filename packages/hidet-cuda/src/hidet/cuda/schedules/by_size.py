@@ -60,12 +60,18 @@ def has_symbols(product: Product) -> bool:
 
 
 def tilings_by_size(
-    product: Product, choices: Sequence[MatmulTiles], target: GpuTarget, splits: Sequence[int] = SPLIT_K
+    product: Product,
+    choices: Sequence[MatmulTiles],
+    target: GpuTarget,
+    splits: Sequence[int] = SPLIT_K,
+    *,
+    is_of_images: bool = False,
 ) -> Tiling:
     """A tiling with others, so that one of them is close to the fastest one for any size.
 
     choices: tiles that suit the product's operands. splits: what split-k may be; all of `SPLIT_K` stand for as many as
-    there are multiprocessors for.
+    there are multiprocessors for. is_of_images: whether rows are pixels, which are many, or else sums are short:
+    tilings for few rows would make programs larger, and different from each other.
     """
     nbytes, most = product.a.tensor.type.dtype.nbytes, dims.bounds(product.m)[1]
     tables = ([replace(t, tiles=with_bytes_along_k(t.tiles, nbytes)) for t in table] for table in _TABLES)
@@ -75,7 +81,8 @@ def tilings_by_size(
         own = tiling if tuple(splits) == SPLIT_K else replace(tiling, split_k=splits[0])
         is_far_larger = most is not None and own.tiles.m >= 2 * max(most, 32)
         count = _splits_of_call(product, own, target)
-        if own.tiles in choices and not is_far_larger and count is not None:
+        is_for_few = is_of_images and own.split_k == FILL and own.tiles.is_transposed
+        if own.tiles in choices and not is_far_larger and not is_for_few and count is not None:
             # Short sums, and those of many results, are never split.
             found.append(replace(own, split_k=1) if count == 1 else own)
     if all(tiling.split_k == FILL for tiling in found):

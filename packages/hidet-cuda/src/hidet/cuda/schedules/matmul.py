@@ -67,14 +67,14 @@ class MatmulRule(SharingRule[Product, Tiling]):
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Kernels, their tiles and stages, and numbers of splits of k."""
-        return product_space(match.data, gpu_target(ctx.target), splits_of(ctx), self._by_size(match.data, ctx))
+        return product_space(match.data, gpu_target(ctx.target), splits_of(ctx), self._by_size(match, ctx))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
         product, target = match.data, gpu_target(ctx.target)
         if is_gemv(product):
             return Tiling(GEMV_TILES, 1)
-        several = self._by_size(product, ctx)
+        several = self._by_size(match, ctx)
         if several is not None:
             return several
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
@@ -83,12 +83,14 @@ class MatmulRule(SharingRule[Product, Tiling]):
         )
 
     @staticmethod
-    def _by_size(product: Product, ctx: CompileContext) -> Tiling | None:
+    def _by_size(match: Match[Product], ctx: CompileContext) -> Tiling | None:
         """Several tilings, where sizes are known at a call alone."""
+        product, is_of_images = match.data, match.task.op_name == "conv"
         if not product.uses_matrix_units or not has_symbols(product):
             return None
         target = gpu_target(ctx.target)
-        return tilings_by_size(product, tiles_of(product, target), target, splits_of(ctx))
+        choices = tiles_of(product, target)
+        return tilings_by_size(product, choices, target, splits_of(ctx), is_of_images=is_of_images)
 
     def predict(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> float | None:
         """By the model of the device's blocks."""
