@@ -163,7 +163,7 @@ def test_blocks_take_many_long_rows_in_turn_and_copy_the_next_one_meanwhile(
 
 def spilled(step: ScheduledTask) -> int:
     """Bytes of registers that kernels keep in memory."""
-    return sum(usage.spill_bytes for cubin in compiled_kernels(step, "sm_90a") for usage in cubin.usage.values())
+    return sum(cubin.spill_bytes for cubin in compiled_kernels(step, "sm_90a"))
 
 
 def test_blocks_stay_for_long_rows_unless_they_are_few_or_only_their_sum_is_wanted() -> None:

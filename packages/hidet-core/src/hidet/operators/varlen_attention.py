@@ -203,26 +203,18 @@ _DOC = (
     "torch.nn.attention.varlen.varlen_attn. One floating-point type. No gradient."
 )
 
-SPECS: tuple[OperatorSpec, ...] = (
+_LOGARITHMS = " Second result: log(sum(e ** scores)) of each row [h, t], in the arithmetic type; -inf without keys."
+
+SPECS: tuple[OperatorSpec, ...] = tuple(
     OperatorSpec(
-        name="varlen_attention",
+        name=name,
         inputs=_INPUTS,
         attributes=_ATTRIBUTES,
         kind="anchor",
-        define=partial(_varlen_attention, "varlen_attention", False),
+        define=partial(_varlen_attention, name, with_logsumexp),
         reads_parts=True,
         family="attention",
-        doc=_DOC,
-    ),
-    OperatorSpec(
-        name="varlen_attention_with_logsumexp",
-        inputs=_INPUTS,
-        attributes=_ATTRIBUTES,
-        kind="anchor",
-        define=partial(_varlen_attention, "varlen_attention_with_logsumexp", True),
-        reads_parts=True,
-        family="attention",
-        doc=_DOC
-        + " Second result: log(sum(e ** scores)) of each row [h, t], in the arithmetic type; -inf without keys.",
-    ),
+        doc=_DOC + (_LOGARITHMS if with_logsumexp else ""),
+    )
+    for name, with_logsumexp in (("varlen_attention", False), ("varlen_attention_with_logsumexp", True))
 )
