@@ -100,7 +100,7 @@ BANDS = (
         "#fbefff",
         (
             ("0:7 emit emit_module", "1:7 emit emit_module", "2:7 emit emit_module"),
-            ("0:8 compile compile_objects", "1:8 compile compile_cubins", "2:8 compile compile_programs"),
+            ("0:8 compile compile_objects", "1:8 compile compile_jobs", "2:8 compile compile_programs"),
             ("0:9 load load_objects", "1:9 load load_modules", "2:9 load load_modules"),
         ),
     ),

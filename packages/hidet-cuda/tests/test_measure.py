@@ -22,8 +22,8 @@ from hidet.cuda.measure import (
     loops,
     product_program,
 )
-from hidet.cuda.nvrtc import compile_cubins
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import compile_cubins
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
 from hidet.passes.manager import run_program_passes

@@ -14,8 +14,9 @@ import pytest
 
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.nvrtc import Cubin, compile_cubins
+from hidet.cuda.nvrtc import Cubin
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import compile_cubins
 from hidet.gpu.codegen.source import KernelSource
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.testing.grid import CASES, GRID, TOLERANCE, argument, graph_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hidet.context import CompileContext, make_context
-from hidet.cuda.nvrtc import compile_cubins
+from hidet.cuda.testing.schedules import compile_cubins
 from hidet.fusion.fuse import fuse
 from hidet.gpu.codegen.source import KernelSource
 from hidet.gpu.passes.block_launches import block_launches

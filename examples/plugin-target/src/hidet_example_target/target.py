@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -60,9 +60,9 @@ class CTarget:
         """Assertions before each access, as the host runs the code."""
         return CheckedModule(replace(module, functions=tuple(map(assert_bounds, module.functions))))
 
-    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+    def compile(self, jobs: Iterable[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """An object file of each module."""
-        binaries = []
+        jobs, binaries = tuple(jobs), []
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "module.o"
             for number, job in enumerate(jobs, 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from hidet.context import CompileContext
@@ -24,14 +24,9 @@ def compile_modules(
     """
     stored = read_modules(units, ctx)
     is_watched = ctx.options.verify or ctx.options.dump is not None
-    lowered = {
-        name: run_program_passes(unit.module, ctx) for name, unit in units.items() if name not in stored or is_watched
-    }
-    for name, module in lowered.items():
-        _dump_listings(CompileJob(name, module, units[name].effort), ctx)
-    jobs = [CompileJob(name, lowered[name], units[name].effort) for name in units if name not in stored]
+    lowered = [name for name in units if name not in stored or is_watched]
     with CompileProgress() as progress:
-        made = ctx.target.compile(jobs, progress.update) if jobs else []
+        made = ctx.target.compile(_jobs(lowered, units, stored, ctx), progress.update) if lowered else []
     fresh = {binary.name: binary.data for binary in made}
     if fresh:
         keep_modules(units, stored, fresh, ctx, together)
@@ -40,6 +35,17 @@ def compile_modules(
         program = units[binary.name].module
         ctx.registry.kernel_built(binary.name, ctx.target.name, program, binary.data, binary.name in stored)
     return binaries, len(stored)
+
+
+def _jobs(
+    names: Iterable[str], units: Mapping[str, CompileUnit], stored: Mapping[str, bytes], ctx: CompileContext
+) -> Iterator[CompileJob]:
+    """What is to be compiled, lowered one by one while the target works on those before."""
+    for name in names:
+        job = CompileJob(name, run_program_passes(units[name].module, ctx), units[name].effort)
+        _dump_listings(job, ctx)
+        if name not in stored:
+            yield job
 
 
 def _dump_listings(job: CompileJob, ctx: CompileContext) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
@@ -175,8 +175,12 @@ class Target(Protocol):
     def check_bounds(self, module: Module) -> CheckedModule:
         """The module with every index of an array checked before it is used. ScheduleError where that cannot be."""
 
-    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
-        """Compile modules, in order. `progress` is called with (modules done, modules in all)."""
+    def compile(self, jobs: Iterable[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+        """Compile modules, in order.
+
+        jobs: may be a generator, which lowers each module when it is asked for: what threads or processes compile
+        goes on meanwhile. progress: called in this thread with (done, known so far), in modules or kernels.
+        """
 
     def source(self, module: Module) -> str:
         """A lowered module as readable text: what this target's compiler gets."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -57,13 +57,19 @@ class CpuTarget:
         """Widest SIMD register worth using."""
         return self.cpu.vector_bits
 
-    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+    def compile(self, jobs: Iterable[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """Machine code of each module, in order; modules are printed while earlier ones are compiled."""
         from hidet.cpu.codegen import emit_module
 
-        texts = ((emit_module(job.module, self.cpu), job.effort) for job in jobs)
-        objects = compile_objects(texts, self.cpu, progress)
-        return [Binary(job.name, data) for job, data in zip(jobs, objects, strict=True)]
+        names: list[str] = []
+
+        def texts() -> Iterator[tuple[str, int]]:
+            for job in jobs:
+                names.append(job.name)
+                yield emit_module(job.module, self.cpu), job.effort
+
+        objects = compile_objects(texts(), self.cpu, progress)
+        return [Binary(name, data) for name, data in zip(names, objects, strict=True)]
 
     def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
         """Nothing: registers of a CPU are no resource that threads share."""

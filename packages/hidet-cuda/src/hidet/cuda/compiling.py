@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hidet.cuda.arch import capability_of
@@ -11,59 +11,82 @@ from hidet.cuda.arch_checks import check_clusters, check_shared_memory, launches
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.container import CompiledModule, KernelRecord, pack
 from hidet.cuda.host_code import host_module
-from hidet.cuda.nvrtc import COMPILER_OPTIONS, compile_cubins, compile_ptx
+from hidet.cuda.nvrtc import COMPILER_OPTIONS, CubinBatch, compile_ptx
 from hidet.target import Binary, CompileJob
 
 if TYPE_CHECKING:
+    from hidet.cuda.nvrtc import Cubin
     from hidet.gpu.codegen.source import KernelSource
     from hidet.ir.func import Function, Module
     from hidet.target import Target
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A job and its kernels as CUDA C++."""
+
+    job: CompileJob
+    sources: tuple[KernelSource, ...]
+
+
 def compile_jobs(
-    jobs: Sequence[CompileJob],
+    jobs: Iterable[CompileJob],
     architecture: str,
     host_target: Target,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Binary]:
     """As `hidet.cuda.target.CudaTarget.compile`. host_target: compiles host functions."""
+    written: list[_Written] = []
+    with CubinBatch(architecture, progress) as batch:
+        # Kernels go to threads as they are written; LLVM gets host functions meanwhile.
+        host_jobs = _written_jobs(jobs, architecture, batch, written)
+        hosts = {binary.name: binary.data for binary in host_target.compile(host_jobs)}
+        cubins = iter(batch.finish())
+    binaries = []
+    for entry in written:
+        own = tuple(next(cubins) for _ in entry.sources)
+        records = _records(entry, own, architecture)
+        compiled = CompiledModule(hosts.get(entry.job.name), tuple(cubin.data for cubin in own), records)
+        binaries.append(Binary(entry.job.name, pack(compiled)))
+    return binaries
+
+
+def _written_jobs(
+    jobs: Iterable[CompileJob], architecture: str, batch: CubinBatch, written: list[_Written]
+) -> Iterator[CompileJob]:
+    """The host functions of each job, once its kernels are on their way through `batch`; adds to `written`."""
     for job in jobs:
         check_clusters(job.module, architecture)
-    sources = [sources_of(job.module, architecture) for job in jobs]
-    flat = [source for group in sources for source in group]
-    cubins = iter(list(compile_cubins(flat, architecture, progress)) if flat else [])
-    host_jobs: list[CompileJob] = []
-    modules: list[CompiledModule] = []
-    for job, group in zip(jobs, sources, strict=True):
-        made = [next(cubins) for _ in group]
-        shared = _shared_bytes(group)
-        for source, cubin in zip(group, made, strict=True):
-            for kernel in source.kernels:
-                declared = kernel.shared_bytes + cubin.usage[kernel.symbol].shared_bytes
-                check_shared_memory(job.module, kernel.name, declared, architecture)
-        asking = _asking_for_shared(job.module)
-        records = [
-            KernelRecord(
-                kernel.name,
-                kernel.symbol,
-                number,
-                kernel.shared_bytes,
-                cubin.usage[kernel.symbol].registers,
-                cubin.usage[kernel.symbol].spill_bytes,
-                kernel.name in asking,
-            )
-            for number, (source, cubin) in enumerate(zip(group, made, strict=True))
-            for kernel in source.kernels
-        ]
-        modules.append(CompiledModule(None, tuple(cubin.data for cubin in made), tuple(records)))
-        host = host_module(job.module, shared)
+        sources = sources_of(job.module, architecture)
+        for source in sources:
+            batch.submit(source)
+        written.append(_Written(job, tuple(sources)))
+        host = host_module(job.module, _shared_bytes(sources))
         if host is not None:
-            host_jobs.append(_host_job(job, host))
-    hosts = {binary.name: binary.data for binary in (host_target.compile(host_jobs) if host_jobs else [])}
-    return [
-        Binary(job.name, pack(CompiledModule(hosts.get(job.name), module.cubins, module.kernels)))
-        for job, module in zip(jobs, modules, strict=True)
-    ]
+            yield _host_job(job, host)
+
+
+def _records(entry: _Written, cubins: Sequence[Cubin], architecture: str) -> tuple[KernelRecord, ...]:
+    """What is known of a job's kernels. CodegenError for one with more shared memory than a block can have."""
+    module = entry.job.module
+    asking = _asking_for_shared(module)
+    records = []
+    for number, (source, cubin) in enumerate(zip(entry.sources, cubins, strict=True)):
+        for kernel in source.kernels:
+            usage = cubin.usage[kernel.symbol]
+            check_shared_memory(module, kernel.name, kernel.shared_bytes + usage.shared_bytes, architecture)
+            records.append(
+                KernelRecord(
+                    kernel.name,
+                    kernel.symbol,
+                    number,
+                    kernel.shared_bytes,
+                    usage.registers,
+                    usage.spill_bytes,
+                    kernel.name in asking,
+                )
+            )
+    return tuple(records)
 
 
 def sources_of(module: Module, architecture: str) -> list[KernelSource]:

@@ -10,7 +10,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -119,27 +119,57 @@ def _compiled(nvrtc: Any, source: KernelSource, arch: str, options: Sequence[str
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def compile_cubins(
-    sources: Sequence[KernelSource], arch: str, progress: Callable[[int, int], None] | None = None
-) -> list[Cubin]:
-    """Machine code of many sources, in order, compiled by threads; those that are equal but for their kernel's name are
-    compiled once.
+class CubinBatch:
+    """Sources that threads compile while more come in; those that are equal but for their kernel's name are compiled
+    once. A context manager: what has not begun when it is left is given up.
 
-    progress: called with (different sources done, different sources in all).
+    arch: "sm_80", "sm_90a". progress: called in the thread of `submit` and `finish` with (different sources done,
+    different sources known so far).
     """
-    keys = [_content(source) for source in sources]
-    first: dict[object, KernelSource] = {}
-    for key, source in zip(keys, sources, strict=True):
-        first.setdefault(key, source)
-    workers = min(len(first), len(os.sched_getaffinity(0)))
-    done: dict[object, Cubin] = {}
-    with ThreadPoolExecutor(max(workers, 1)) as threads:
-        made = threads.map(lambda source: compile_cubin(source, arch), first.values())
-        for key, cubin in zip(first, made, strict=True):
-            done[key] = cubin
-            if progress is not None:
-                progress(len(done), len(first))
-    return [_renamed(done[key], first[key], source) for key, source in zip(keys, sources, strict=True)]
+
+    def __init__(self, arch: str, progress: Callable[[int, int], None] | None = None) -> None:
+        self._arch = arch
+        self._progress = progress
+        self._threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        self._sources: list[tuple[object, KernelSource]] = []
+        self._first: dict[object, KernelSource] = {}
+        self._made: dict[object, Future[Cubin]] = {}
+        self._ended: list[Cubin] = []
+        self._told = 0
+
+    def __enter__(self) -> CubinBatch:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def submit(self, source: KernelSource) -> None:
+        """Have a source compiled."""
+        key = _content(source)
+        self._sources.append((key, source))
+        if key not in self._first:
+            self._first[key] = source
+            self._made[key] = self._threads.submit(self._compile, source)
+        self._tell()
+
+    def finish(self) -> list[Cubin]:
+        """Machine code of all sources, in order. CompileError for the first that is refused."""
+        for made in self._made.values():
+            made.result()
+            self._tell()
+        return [_renamed(self._made[key].result(), self._first[key], source) for key, source in self._sources]
+
+    def _compile(self, source: KernelSource) -> Cubin:
+        """What a thread does."""
+        made = compile_cubin(source, self._arch)
+        self._ended.append(made)
+        return made
+
+    def _tell(self) -> None:
+        ended = len(self._ended)
+        if self._progress is not None and ended > self._told:
+            self._told = ended
+            self._progress(ended, len(self._made))
 
 
 def _content(source: KernelSource) -> object:

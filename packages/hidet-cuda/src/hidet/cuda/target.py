@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
@@ -148,8 +148,9 @@ class CudaTarget:
         made: Target = make_target() if self._arch is None else make_target("common")
         return made
 
-    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
-        """Cubins and host objects of modules, in order; kernels are compiled by threads, each on its own.
+    def compile(self, jobs: Iterable[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+        """Cubins and host objects of modules, in order; kernels are compiled by threads, each on its own,
+        while later ones are written.
 
         CodegenError for what the architecture does not have, CompileError for what CUDA's compiler refuses.
         """

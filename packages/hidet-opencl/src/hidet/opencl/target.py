@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -127,11 +127,12 @@ class OpenCLTarget:
         made: Target = make_target()
         return made
 
-    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+    def compile(self, jobs: Iterable[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """Programs and host objects of modules, in order; programs are compiled by threads, each on its own.
 
         CodegenError for what OpenCL does not have, CompileError for what the driver refuses.
         """
+        jobs = tuple(jobs)
         lowered = [self._lower(job.module) for job in jobs]
         sources = [source for module in lowered for source in module.sources]
         programs = iter(compile_programs(sources, self.opened, progress) if sources else [])

@@ -12,10 +12,11 @@ import numpy as np
 from hidet import dims
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.nvrtc import compile_cubin
+from hidet.cuda.nvrtc import Cubin, CubinBatch, compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.dims import Dim
 from hidet.fusion.fuse import fuse
+from hidet.gpu.codegen.source import KernelSource
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.passes.invariant_division import invariant_division
 from hidet.graph.graph import Graph, Value
@@ -97,6 +98,14 @@ def assert_compiles(text: str, arch: str) -> None:
             spilled = {kernel: usage.spill_bytes for kernel, usage in cubin.usage.items() if usage.spill_bytes}
             assert not spilled, f"{spilled} bytes are spilled"
             assert cubin.remarks == ()
+
+
+def compile_cubins(sources: Iterable[KernelSource], arch: str) -> list[Cubin]:
+    """Machine code of many sources, in order, compiled by threads."""
+    with CubinBatch(arch) as batch:
+        for source in sources:
+            batch.submit(source)
+        return batch.finish()
 
 
 def _parsed(text: str) -> Graph:
