@@ -48,6 +48,13 @@ ELSEWHERE = {"recipes.md", "stablehlo.md", "tensorflow.md"}
 """Pages that tests/test_recipes.py and the tests of their wheels run, where what they need is installed."""
 
 
+@pytest.fixture(autouse=True)
+def forgotten_traces() -> None:
+    """As a reader's new process: torch traces no further than its limit what other tests have traced often."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].compiler.reset()
+
+
 @pytest.mark.parametrize(
     "page",
     sorted(path.name for path in DOCS.glob("*.md") if path.name not in ELSEWHERE and STEP.search(path.read_text())),
