@@ -211,3 +211,9 @@ def test_eight_and_sixteen_bytes_are_stored_by_one_instruction(
     made = emit_module(Module((kernel,), "copy"), 80)
     assert ("store_shared(tile + " in made.text, "store_global(y + " in made.text) == (is_one_instruction,) * 2
     assert compile_cubin(made, "sm_80").data
+
+
+@pytest.mark.parametrize(("count", "reads"), [(8, "bf16_at(held, i)"), (7, "to_f32(held[i])")])
+def test_an_element_of_an_array_of_whole_words_is_taken_out_of_its_word(count: int, reads: str) -> None:
+    text = one(f"held: bf16[{count}] @ local\nheld[i] = x[i]\nx[i] = held[i] * x[0]", "x: ~bf16")
+    assert f"to_bf16({reads} * to_f32(x[0]))" in text

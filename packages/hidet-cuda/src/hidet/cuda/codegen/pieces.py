@@ -79,6 +79,13 @@ template <class T, int N> __device__ __forceinline__ void store_shared(T* p, con
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" :: "r"(place), "r"(w.word[0]), "r"(w.word[1]) : "memory");
 }"""
 
+_BF16_AT = """// An element of an array of registers, by one instruction of its word; halves by themselves take two.
+__device__ __forceinline__ float bf16_at(const bf16* a, int i) {
+  unsigned pair;
+  memcpy(&pair, a + (i & ~1), 4);
+  return __uint_as_float(i & 1 ? pair & 0xffff0000u : pair << 16);
+}"""
+
 _ROUNDED_TO_BF16 = """// The upper half of a pair is an f32; alone it may be rounded at a sixteenth of the rate.
 __device__ __forceinline__ float rounded_to_bf16(float a) {
   unsigned pair;
@@ -157,6 +164,7 @@ PIECES: dict[str, Piece] = {
     **_own_pieces(
         Piece("f16", _F16),
         Piece("bf16", _BF16),
+        Piece("bf16_at", _BF16_AT, ("bf16",)),
         Piece("rounded_to_bf16", _ROUNDED_TO_BF16),
         Piece("quotient", _QUOTIENT),
         Piece("min_max", _MIN_MAX),

@@ -69,7 +69,8 @@ class Dialect:
 
     spelling: its types, literals and library. reserved: names that are not free. shared: memory of a block.
     pieces: helpers by name. The printer asks for those of `hidet.gpu.codegen.cpp` and, where they are there, for
-        "one_plus_erf", "one_plus_tanh", "quotient" and "rounded_to_bf16", which are faster ways of the hardware.
+        "bf16_at", "one_plus_erf", "one_plus_tanh", "quotient" and "rounded_to_bf16", which are faster ways of the
+        hardware.
     device, device_call: in front of a device function that is inlined, and of one that is not.
     kernel: the head of a kernel up to its brace, from the function, its parameters and the threads of a block where
         they are known.

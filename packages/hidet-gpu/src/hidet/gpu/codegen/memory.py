@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hidet import dtypes
 from hidet.errors import CodegenError
 from hidet.gpu.codegen.expression import Cases, ExpressionEmitter
 from hidet.gpu.codegen.scalar import low_bits
@@ -12,6 +13,9 @@ from hidet.gpu.codegen.text import SUM, Text, call, cast, choice, infix
 from hidet.ir import expr as e
 from hidet.ir.common_intrinsics import FMA
 from hidet.ir.types import BufferType, PointerType, Type, lanes_of
+
+_OWN = ("register", "local")
+"""Memory of one thread."""
 
 
 def spell_offset(emitter: ExpressionEmitter, buffer: e.Expr, indices: Sequence[e.Expr]) -> Text:
@@ -60,6 +64,9 @@ def _load(emitter: ExpressionEmitter, node: e.Load) -> Text:
     if node.lanes == 1 or (node.mask is None and not is_part):
         element = spell_place(emitter, node.buffer, node.indices, node.type)
         element = low_bits(emitter.prelude, dtype, element) if is_part else element
+        if node.type is dtypes.bf16 and _is_of_words(node.buffer.type):
+            offset = spell_offset(emitter, node.buffer, node.indices)
+            element = element._replace(place=f"{emitter.value(node.buffer).text}, {offset.text}")
         return element if node.mask is None else choice(emitter.value(node.mask), element, zero)
     mask = None if node.mask is None else emitter.operand(node.mask)
     offset, base = spell_offset(emitter, node.buffer, node.indices), emitter.value(node.buffer)
@@ -70,6 +77,14 @@ def _load(emitter: ExpressionEmitter, node: e.Load) -> Text:
         return element if mask is None else choice(mask(lane), element, zero)
 
     return emitter.lanes(node.type, lane_value)
+
+
+def _is_of_words(type_: Type) -> bool:
+    """Whether a type is that of a thread's own array of whole words of 16-bit elements."""
+    if not isinstance(type_, BufferType) or type_.space not in _OWN or type_.lanes != 1 or type_.strides is not None:
+        return False
+    extents = [extent.value for extent in type_.shape if isinstance(extent, e.Const)]
+    return len(extents) == len(type_.shape) == 1 and int(extents[0]) % 2 == 0  # type: ignore[arg-type]
 
 
 def _address(emitter: ExpressionEmitter, node: e.AddressOf) -> Text:

@@ -62,6 +62,9 @@ def widened(prelude: Prelude, dtype: DType, a: Text) -> Text:
     if a.wide is not None and dtype is dtypes.bf16 and prelude.has("rounded_to_bf16"):
         prelude.use("rounded_to_bf16")
         return call("rounded_to_bf16", Text(a.wide))
+    if a.place is not None and dtype is dtypes.bf16 and prelude.has("bf16_at"):
+        prelude.use("bf16_at")
+        return call("bf16_at", Text(a.place))
     prelude.use(dtype.short)
     return call("to_f32", a)
 

@@ -20,11 +20,13 @@ CHOICE = 3
 
 
 class Text(NamedTuple):
-    """An expression and its precedence. wide: the f32 that it is rounded from here; None for all else."""
+    """An expression and its precedence. wide: the f32 that it is rounded from here; None for all else. place: the array
+    and the number of an element that has a neighbour in the same word of registers; None for all else."""
 
     text: str
     precedence: int = ATOM
     wide: str | None = None
+    place: str | None = None
 
     def inside(self, outer: int) -> str:
         """The text as an operand of something that binds with precedence `outer`."""
