@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from hidet import dtypes
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, run_text, schedule_text, sources_of
 from hidet.cuda.testing.tasks import compiled_kernels, scheduled_task
 from hidet.gpu.schedules import row_layout
 from hidet.ir.printer import print_module
@@ -288,6 +289,32 @@ def test_infinite_and_undefined_elements_are_as_defined(value: float) -> None:
     assert_right(PER_ELEMENT["softmax of an odd length"], "gpu.rows", 1e-5, {"x": x})
     x[2] = value
     assert_right(PER_ELEMENT["softmax of an odd length"], "gpu.rows", 1e-5, {"x": x})
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -3.3e38])
+def test_a_softmax_of_16_bits_is_as_defined_where_rows_are_infinite_undefined_or_masked(value: float, dtype) -> None:
+    text = same(f"{dtype}[4, 72]", "softmax(%x, axis=-1)")
+    assert any("gpu_exp2_approx" in source for source in sources_of(text))
+    given = dtypes.dtype(dtype)
+    x = np.linspace(-1, 1, 288).reshape(4, 72)
+    x[1, 5] = x[2] = x[3] = value
+    x[3, 7] = 80.0
+    with np.errstate(over="ignore"):
+        x = x.astype(given.numpy())
+    assert_right(text, "gpu.rows", 2**-8 if dtype == "bf16" else 2**-11, {"x": x})
+
+
+def test_the_smallest_numbers_of_a_softmax_of_bf16_are_kept() -> None:
+    """2 ** -133 is the smallest one, far below what the hardware's powers of two reach."""
+    text = same("bf16[2, 64]", "softmax(%x, axis=-1)")
+    x = np.zeros((2, 64), dtypes.bf16.numpy())
+    x[0, 1:], x[1, 1:] = np.linspace(-80, -92, 63), -100.0
+    (found,) = run_text(text, {"x": x})
+    wanted = np.exp(x.astype(np.float64))
+    unit = np.maximum(wanted * 2.0**-8, 2.0**-133)
+    assert np.all(np.abs(found.astype(np.float64) - wanted) <= unit)
+    assert np.count_nonzero(found[0].astype(np.float64)) > np.count_nonzero(wanted[0] >= 2.0**-126)
 
 
 FEW_LONG = {

@@ -75,8 +75,11 @@ class _RowKernel:
         self.first, self.copy = build.size_var("first"), build.size_var("copy")
         self.count = self.scope.size(layout.places, "places")
         self.inner_extents = [self.scope.size(extent, "inner") for extent in layout.inner_extents]
+        count = dims.product(layout.inner_extents)
+        # Registers are for rows of one length, if that is known, and divisions by a number take fewer instructions.
+        is_known = isinstance(count, int) and layout.copies > 0
         self.bindings: dict[Var, Expr] = {
-            self.program.count: self.scope.size(dims.product(layout.inner_extents), "count")
+            self.program.count: build.index(count) if is_known else self.scope.size(count, "count")
         }
         is_even = not layout.across or layout.threads % layout.across == 0
         self.is_exact = is_even and layout.copies > 0 and dims.prove_equal(layout.places, layout.most) is True
@@ -122,8 +125,10 @@ class _RowKernel:
             with k.if_(item < self.items - blocks):
                 self._copy_row(k, item + blocks, self.staged)
             self._finish_row(k)
-            # Statistics of the next row are exchanged in the same memory.
-            k.emit(barrier())
+            # Statistics of the next row are exchanged in the same memory, each in its own: where there are several,
+            # all threads have read one when they meet for the next.
+            if len(self.program.statistics) == 1:
+                k.emit(barrier())
 
     def _copy_row(self, k: IRBuilder, number: Expr, arrays: Mapping[Access, Var]) -> None:
         """Begin to copy what this thread reads of a row to arrays of the block."""
@@ -146,7 +151,8 @@ class _RowKernel:
     def _find_thread(self, k: IRBuilder, teams: int) -> None:
         """Which of the `teams` rows of its block this thread works on, and as which of its threads."""
         layout, by_side = self.layout, self.layout.is_side_by_side
-        self.items = self.scope.size(layout.items, "items")
+        # Blocks that stay are for rows of one number, and have no registers to spare.
+        self.items = build.index(layout.items) if layout.blocks else self.scope.size(layout.items, "items")
         thread = k.let("thread", thread_in_block())
         self.member = k.let("member", thread // teams if by_side else thread % layout.threads)
         self.team = k.let("team", thread % teams if by_side else thread // layout.threads)

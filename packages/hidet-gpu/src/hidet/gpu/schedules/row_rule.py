@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.compute.definition import Operand
 from hidet.context import CompileContext
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.cost_streams import row_seconds
 from hidet.gpu.schedules.exchange import has_warps
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -20,7 +22,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If, Stmt
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.device_constants import known_constants
-from hidet.schedule.rows import Rework, Statistic, row_program
+from hidet.schedule.rows import Rework, RowProgram, Statistic, row_program
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
@@ -29,6 +31,7 @@ from hidet.target import gpu_target
 _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
 _PARTS = (1, 4, 16, 64, 256)
+_NARROW = (dtypes.f16, dtypes.bf16)
 BY_ROWS = 0
 """Stands for as many threads a row as a call's number of rows leaves to each."""
 
@@ -40,8 +43,20 @@ def _softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -> tuple
     return (top, total), build.cast(held * total.variable, final.dtype)
 
 
+def _narrow_softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -> tuple[tuple[Statistic, ...], Expr]:
+    """As `_softmax`, by the hardware's powers of two, whose error is far below the last digit of 16-bit results."""
+    top, total = statistics
+    power = (held - top.variable) * math.log2(math.e) + _LIFT
+    return _softmax(held, (top, replace(total, value=intrinsic_call("gpu.exp2_approx", power))), final)
+
+
+_LIFT = 24.0
+"""Added to exponents of two: the hardware's powers below 2**-126 are zero, those of f32 go down to 2**-149. The inverse
+of the sum takes it away again."""
 _REWORKS: Mapping[str, Rework] = {"softmax": _softmax}
 """Cheaper forms for rows that stay in registers."""
+_NARROW_REWORKS: Mapping[str, Rework] = {"softmax": _narrow_softmax}
+"""Those for rows of f32 whose results are all 16-bit floats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +92,7 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
             return None
         if task.op_name == "adaptive_avg_pool" and extent_estimate(plain.row_elements) < _LEAST_WINDOW:
             return None
-        reworked = row_program(task, _REWORKS.get(task.op_name))
+        reworked = row_program(task, _rework(task, plain))
         strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
         kept, again = (
             None if program is None else row_layout(program, strides, target) for program in (reworked, plain)
@@ -148,6 +163,12 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
             assert layout is not None, "a part of a regular row is regular"
             builder.run(_aligned(builder, _Rows(layout, layout.rereading(), strides), memory))
         return builder.program()
+
+
+def _rework(task: Task, plain: RowProgram) -> Rework | None:
+    """The cheaper form of a task's rows, if there is one."""
+    is_narrow = plain.dtype is dtypes.f32 and all(tensor.type.dtype in _NARROW for tensor in task.outputs)
+    return (_NARROW_REWORKS if is_narrow else _REWORKS).get(task.op_name)
 
 
 def _dealt_out(rows: _Rows, share: RowShare) -> _Rows:

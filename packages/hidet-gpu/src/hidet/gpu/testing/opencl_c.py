@@ -113,6 +113,7 @@ _CALLED = frozenset(
     for name in (
         *("shuffle", "shuffle_up", "shuffle_xor", "vote_ballot", "vote_any", "syncwarp"),
         *("population_count", "leading_zeros", "atomic_add", "reduce_add_at", "reduce_max_at", "reduce_min_at"),
+        "exp2_approx",
     )
 )
 """What schedules of hidet-gpu call besides; functions of these names, with underscores."""
