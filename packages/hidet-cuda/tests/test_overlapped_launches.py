@@ -260,6 +260,34 @@ def test_a_gemv_reads_weights_before_it_waits() -> None:
     assert text.index("cuda.grid_dependency_wait") < text.index("load(column0")
 
 
+@pytest.mark.parametrize(("rows", "length", "copies"), [(128, 768, 1), (1, 4096, 1), (5, 16384, 2)])
+@pytest.mark.parametrize("weight", ["param %w", "%w"])
+def test_the_scale_of_a_norm_is_there_before_the_row_and_a_weight_before_a_kernel_waits(
+    rows: int, length: int, copies: int, weight: str
+) -> None:
+    text = f"""
+graph g(%x: bf16[{rows}, {length}], {weight}: bf16[{length}]):
+  %0: bf16[{rows}, {length}] = rms_norm(%x, %w)
+  return %0
+"""
+    kernel, *_ = overlapped_kernels(text)
+    assert f"early: bf16[{8 * copies}] @ register" in kernel
+    scale, row = kernel.index("load(x1"), kernel.index("load(x0")
+    assert scale < row < kernel.index("gpu.shuffle_xor")
+    wait = kernel.index("cuda.grid_dependency_wait")
+    assert wait < row and (scale < wait) == (weight == "param %w")
+
+
+def test_threads_have_no_registers_for_scales_beside_much_of_a_row() -> None:
+    text = """
+graph g(%x: bf16[16384, 1024], param %w: bf16[1024]):
+  %0: bf16[16384, 1024] = rms_norm(%x, %w)
+  return %0
+"""
+    kernel, *_ = overlapped_kernels(text)
+    assert "early" not in kernel and kernel.index("load(x0") < kernel.index("load(x1")
+
+
 @pytest.mark.parametrize(
     ("read", "is_early"),
     [

@@ -209,12 +209,12 @@ class LaneReader:
         bindings: Mapping[Var, Expr],
         copies: int = 1,
         copy: Expr | None = None,
-        staged: Mapping[Access, Var] = MappingProxyType({}),
+        at_hand: Mapping[Access, Expr] = MappingProxyType({}),
     ) -> Reads:
         """The values of the neighbours from `first` on.
 
         copies: how many times what is read is kept at once, in arrays of as many parts; copy: which part this is.
-        staged: arrays that have what some accesses read, by the place along the axis.
+        at_hand: where else the first neighbour of what some accesses read lies, in front of the others.
         """
         slot = build.index(0) if copy is None else copy
         here = {**bindings, self.axis: first}
@@ -231,7 +231,7 @@ class LaneReader:
                 continue
             part = declared.array("part", access.dtype, copies * width)
             assert isinstance(access, Access)
-            load = build.load(staged[access], first) if access in staged else self.lowering.resolve(access, here)
+            load = at_hand[access] if access in at_hand else self.lowering.resolve(access, here)
             condition = self.lowering.resolve(replaced(guard, known), here)
             with nullcontext() if isinstance(condition, Const) else k.if_(condition):
                 self._load(k, part, load, slot * width, width)

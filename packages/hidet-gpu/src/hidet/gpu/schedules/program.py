@@ -25,10 +25,14 @@ _MOST_ALONG_Y = 65535
 
 
 class ProgramBuilder(EntryBuilder):
-    """Launches kernels with blocks of threads."""
+    """Launches kernels with blocks of threads.
+
+    weights: operands that nothing writes in a call (`hidet.gpu.weights`).
+    """
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
+        self.weights = frozenset(tensor.operand for tensor in task.inputs if tensor.is_weight)
         self._is_aligned = {tensor.operand: tensor.is_aligned for tensor in (*task.inputs, *task.outputs)}
 
     def are_aligned(self, operands: Iterable[Operand]) -> Expr | None:

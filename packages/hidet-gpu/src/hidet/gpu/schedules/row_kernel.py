@@ -30,6 +30,7 @@ from hidet.gpu.schedules.lanes import LaneReader, Reads, registers
 from hidet.gpu.schedules.pointwise_kernel import digits, store_lanes, word_for
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
+from hidet.gpu.weights import with_weights
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Const, Expr, Load, Var
@@ -61,6 +62,7 @@ class _RowKernel:
         pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in read}
         for operand, pointer in pointers.items():
             self.lowering.buffer(operand, pointer, strides[operand])
+        self.weights = [pointer for operand, pointer in pointers.items() if operand in builder.weights]
         self.results = {o.result: self.scope.pointer(o.result.name, o.result.dtype) for o in self.program.outputs}
         self.outer = [memory[operand] for operand in (*pointers, *self.results)]
         self.reader = LaneReader(self.lowering, strides, program_axes(self.program), layout.axis, layout.lanes)
@@ -70,8 +72,8 @@ class _RowKernel:
         self.width = layout.lanes if layout.is_side_by_side else 1
         self.lane = self.reader.lane if layout.is_side_by_side else build.index(0)
         self.is_mine: Expr = build.logical_and()
-        self.staged: dict[Access, Var] = {}
-        self.repeated: dict[Access, Var] = {}
+        self.staged: dict[Access, Expr] = {}
+        self.repeated: dict[Access, Expr] = {}
         self.first, self.copy = build.size_var("first"), build.size_var("copy")
         self.count = self.scope.size(layout.places, "places")
         self.inner_extents = [self.scope.size(extent, "inner") for extent in layout.inner_extents]
@@ -97,12 +99,14 @@ class _RowKernel:
         if layout.blocks:
             self._walk_rows(k, layout.blocks)
         else:
+            self._read_early(k)
             item = block_number() * teams + self.team if teams > 1 else block_number()
             self._find_row(k, k.let("item", item), teams)
             self._read_elements(k)
             self._finish_row(k)
         attributes = (("min_blocks", layout.resident),) if layout.blocks else ()
         function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel", attributes=attributes)
+        function = with_weights(function, self.weights)
         blocks = (
             build.index(layout.blocks) if layout.blocks else (self.builder.size(layout.items) + (teams - 1)) // teams
         )
@@ -112,18 +116,21 @@ class _RowKernel:
         """Work on every row that this one of `blocks` blocks takes."""
         length, layout = self.layout.inner_extents[0], self.layout
         assert isinstance(length, int)
-        self.staged = {access: shared("coming", access.dtype, length) for access in layout.staged}
-        self.repeated = {access: shared("repeated", access.dtype, length) for access in layout.copied_once}
-        for array in (*self.staged.values(), *self.repeated.values()):
+        coming = {access: shared("coming", access.dtype, length) for access in layout.staged}
+        once = {access: shared("repeated", access.dtype, length) for access in layout.copied_once}
+        for array in (*coming.values(), *once.values()):
             k.declare(array)
+        self.staged, self.repeated = (
+            {access: build.load(array, self.first) for access, array in arrays.items()} for arrays in (coming, once)
+        )
         block = k.let("block", block_number())
-        self._copy_row(k, block, {**self.staged, **self.repeated})
+        self._copy_row(k, block, {**coming, **once})
         with k.for_range("item", self.items - block, block, blocks) as item:
             self._find_row(k, item, 1)
             k.run(intrinsic_call("gpu.copy_async_finish"))
             self._read_elements(k)
             with k.if_(item < self.items - blocks):
-                self._copy_row(k, item + blocks, self.staged)
+                self._copy_row(k, item + blocks, coming)
             self._finish_row(k)
             # Statistics of the next row are exchanged in the same memory, each in its own: where there are several,
             # all threads have read one when they meet for the next.
@@ -139,6 +146,24 @@ class _RowKernel:
                 assert isinstance(source, Load)
                 target = build.address(array, self.first)
                 k.run(intrinsic_call("gpu.copy_async", target, build.address(source.buffer, *source.indices)))
+
+    def _read_early(self, k: IRBuilder) -> None:
+        """Read what results of all rows read to registers, before the row."""
+        layout = self.layout
+        arrays = {
+            access: registers("early", access.dtype, layout.copies * layout.lanes) for access in layout.read_early
+        }
+        if not arrays:
+            return
+        place = self.copy * layout.lanes
+        for array in arrays.values():
+            k.declare(array)
+        with self._sweep(k):
+            for access, array in arrays.items():
+                source = self.lowering.resolve(access, {layout.axis: self.first})
+                assert isinstance(source, Load)
+                k.store(array, place, build.load(source.buffer, *source.indices, lanes=layout.lanes))
+        self.repeated = {access: build.load(array, place) for access, array in arrays.items()}
 
     def _finish_row(self, k: IRBuilder) -> None:
         """Statistics and results of a row that has been read."""
@@ -190,7 +215,7 @@ class _RowKernel:
         is_kept, is_plain = layout.copies > 0, program.is_plain
         copies, copy = (layout.copies, self.copy) if is_kept and is_plain else (1, None)
         self.element_reads = self.reader.read(
-            [program.element], self.first, self.bindings, copies, copy, staged=self.staged
+            [program.element], self.first, self.bindings, copies, copy, at_hand=self.staged
         )
         self.element = self.element_reads.values[0]
         k.emit(self.element_reads.declarations)
@@ -288,7 +313,7 @@ class _RowKernel:
     def _read(self, values: Sequence[Expr]) -> Reads:
         """Values in the element and the statistics so far."""
         bindings = {**self.bindings, self.program.held: self.element}
-        return self.reader.read(values, self.first, bindings, staged=self.repeated)
+        return self.reader.read(values, self.first, bindings, at_hand=self.repeated)
 
     def _exchange(self, k: IRBuilder, combiner: Combiner, totals: Sequence[Var]) -> None:
         """Reduce over the threads that share a row."""

@@ -27,6 +27,8 @@ _RESIDENT = 1024
 """Threads of a multiprocessor from which on it is busy."""
 _LEAST_TURNS = 3
 """Rows of a block from which on it stays: until the first one has come, nothing is gained."""
+_EARLY_BYTES = 32
+"""Of registers of a thread for what results of all rows read, at most: more takes those of other warps."""
 _EXCHANGED_BYTES = 4096
 """Shared memory of a block in which threads exchange statistics, at most."""
 SIDE = 32
@@ -115,6 +117,13 @@ class RowLayout:
         """What results of all rows read alike, 16 bytes at a time, as the scale of a norm: it may be copied once."""
         outputs = [output.value for output in self.program.outputs if not output.per_row]
         return self._copied(outputs, {*self.inner})
+
+    @property
+    def read_early(self) -> tuple[Access, ...]:
+        """What is `repeated`, if threads have registers for it beside a row of their own: it is read before the row, so
+        that it is there when the statistics are, and a weight before the kernel in front has ended."""
+        nbytes = sum(self.copies * self.lanes * access.dtype.nbytes for access in self.repeated)
+        return self.repeated if nbytes <= _EARLY_BYTES and self.copies and not self.blocks else ()
 
     def _copied(self, values: Sequence[Expr], axes: set[Var]) -> tuple[Access, ...]:
         """What expressions read 16 bytes at a time, under no condition, at places that depend on these axes alone."""
