@@ -260,6 +260,21 @@ def test_a_gemv_reads_weights_before_it_waits() -> None:
     assert text.index("cuda.grid_dependency_wait") < text.index("load(column0")
 
 
+@pytest.mark.parametrize(("bias", "is_early"), [("param %b", True), ("%b", False)])
+def test_what_a_gemv_adds_is_read_before_it_multiplies_and_weights_before_it_waits(bias: str, is_early: bool) -> None:
+    text = f"""
+graph g(%x: f16[2, 768], param %w: f16[640, 768], {bias}: f16[640], %r: f16[2, 640]):
+  %0: f16[2, 640] = linear(%x, %w, %b)
+  %1: f16[2, 640] = add(%0, %r)
+  return %1
+"""
+    kernel = next(text for text in overlapped_kernels(text) if "shuffle" in text)
+    wait, multiplied = kernel.index("cuda.grid_dependency_wait"), kernel.index("load(row0")
+    assert (kernel.index("= x2[own_column]") < wait) == is_early
+    assert wait < kernel.index("= x3[") < multiplied
+    assert kernel.count("x2[") == kernel.count("x3[") == 1
+
+
 @pytest.mark.parametrize(("rows", "length", "copies"), [(128, 768, 1), (1, 4096, 1), (5, 16384, 2)])
 @pytest.mark.parametrize("weight", ["param %w", "%w"])
 def test_the_scale_of_a_norm_is_there_before_the_row_and_a_weight_before_a_kernel_waits(

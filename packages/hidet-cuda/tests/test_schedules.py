@@ -367,7 +367,9 @@ graph g(%x: bf16[3, 2, 264], %w: bf16[3, 5, 264]):
 """
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 9, 256), (2, 20, 1096), (2, 8, 2048)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 9, 256), (2, 20, 1096), (2, 8, 2048), (1, 3, 768), (2, 5, 1032), (1, 6, 3080)]
+)
 def test_gemvs_need_no_matrix_units(m, n, k) -> None:
     text = GEMV.format(m=m, n=n, k=k)
     runs_right(text, "cuda.matmul", 1e-2)

@@ -2,18 +2,21 @@
 read.
 
 A warp computes some columns of the result. Its lanes read neighbouring 16 bytes of the matrix' rows, several of them
-ahead of what they multiply, and reduce their sums at the end, always in the same order. The first of them are read
-before anything else: where they are weights, the kernel before may still run.
+ahead of what they multiply, and reduce their sums at the end, always in the same order; each result then is that of
+one lane. The first parts, and what else results are made of, are read before anything is multiplied: where they are
+weights, the kernel before may still run.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from hidet.compute.definition import SUM
 from hidet.dtypes import DType
+from hidet.gpu.schedules.early_reads import read_early
 from hidet.gpu.schedules.exchange import WARP, reduce_lanes, thread_in_block
 from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build
@@ -29,6 +32,11 @@ _AHEAD = 4
 _BYTES = 16
 
 
+def step_of(dtype: DType) -> int:
+    """Elements along k of which a warp reads ahead."""
+    return _AHEAD * WARP * (_BYTES // dtype.nbytes)
+
+
 def gemv_kernel(
     name: str,
     params: tuple[Var, ...],
@@ -39,13 +47,16 @@ def gemv_kernel(
     *,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
     accumulator: DType,
+    has_short_step: bool = True,
+    weights: Collection[Var] = (),
     batch: Var | None = None,
 ) -> Function:
     """c = epilogue(a b^T, row, column) for a [rows, k] and b [n, k], whose rows start at multiples of 16 bytes and have
     whole parts of 16 bytes, one at least.
 
-    The grid has ceil(n / COLUMNS) blocks of `THREADS` threads along x, and those of the index `batch`, which pointers
-    may mention.
+    has_short_step: whether k may be no multiple of `step_of(a.dtype)`. weights: pointers to what nothing writes in a
+    call. The grid has ceil(n / COLUMNS) blocks of `THREADS` threads along x, and those of the index `batch`, which
+    pointers may mention.
     """
     k, block = IRBuilder(), build.size_var("block")
     part = _BYTES // a.dtype.nbytes
@@ -59,39 +70,58 @@ def gemv_kernel(
     zero = build.broadcast(build.const(0, accumulator), part)
     totals = [k.let_each(f"total{row}_", [zero] * _EACH) for row in range(rows)]
 
-    def read(offsets: list[Expr]) -> list[list[Expr]]:
-        """The parts of the matrix at some offsets along k, for each of them those of all columns."""
-        return [[k.let("b", build.load(right, offset, lanes=part)) for right in rights] for offset in offsets]
+    def read(pointers: list[Var], offsets: list[Expr]) -> list[list[Expr]]:
+        """Parts of some rows at some offsets along k, for each of them those of all rows."""
+        return [[k.let("part", build.load(row, offset, lanes=part)) for row in pointers] for offset in offsets]
 
-    def multiply(offsets: list[Expr], of_b: list[list[Expr]]) -> None:
-        for offset, here in zip(offsets, of_b, strict=True):
-            of_a = [k.let("a", build.load(left, offset, lanes=part)) for left in lefts]
-            for left, sums in zip(of_a, totals, strict=True):
-                for right, total in zip(here, sums, strict=True):
-                    k.assign(total, total + build.cast(left, accumulator) * build.cast(right, accumulator))
+    def add(of_a: list[Expr], of_b: list[Expr]) -> None:
+        for left, sums in zip(of_a, totals, strict=True):
+            for right, total in zip(of_b, sums, strict=True):
+                k.assign(total, total + build.cast(left, accumulator) * build.cast(right, accumulator))
 
     across = WARP * part
-    whole = k.let("whole", a.columns // (across * _AHEAD))
+    whole = k.let("whole", a.columns // step_of(a.dtype))
 
     def parts_of(step: Expr) -> list[Expr]:
         return [(step * _AHEAD + n) * across + lane * part for n in range(_AHEAD)]
 
-    # Beyond the end of short rows the last part is read.
-    early = read([build.minimum(offset, a.columns - part) for offset in parts_of(build.index(0))])
+    def inside(offsets: list[Expr]) -> list[Expr]:
+        """Beyond the end the last part is read."""
+        return [build.minimum(offset, a.columns - part) for offset in offsets]
+
+    def multiply(offsets: list[Expr], of_b: list[list[Expr]]) -> None:
+        for offset, right in zip(offsets, of_b, strict=True):
+            (left,) = read(lefts, [offset])
+            add(left, right)
+
+    first_parts = parts_of(build.index(0))
+    early = read(rights, inside(first_parts))
+    row = lane // _EACH if rows > 1 else build.index(0)
+    column = k.let("own_column", first + lane % _EACH)
+    is_there = k.let("is_there", build.logical_and(lane < rows * _EACH, column < c.columns))
+    own = Var("own", accumulator)
+    value = read_early(k, epilogue(own, row, column), own, is_there, weights)
     with k.if_(whole > 0):
-        multiply(parts_of(build.index(0)), early)
+        multiply(first_parts, early)
     with k.for_range("step", whole - 1, 1) as step:
-        multiply(parts_of(step), read(parts_of(step)))
-    start = whole * _AHEAD
-    with k.for_range("step", (a.columns + (across - 1)) // across - start, start) as step:
-        last = step * across + lane * part
-        with k.if_(last < a.columns):
-            multiply([last], read([last]))
-    for row, sums in enumerate(totals):
-        for column, lanes in enumerate(sums):
-            total = k.let("total", functools.reduce(operator.add, [build.extract(lanes, n) for n in range(part)]))
-            reduce_lanes(k, SUM, [total], WARP)
-            with k.if_(build.logical_and(build.equal(lane, 0), first + column < c.columns)):
-                value = epilogue(total, build.index(row), first + column)
-                k.store(c.pointer, c.row_stride * row + (first + column), value)
+        multiply(parts_of(step), read(rights, parts_of(step)))
+    # Of a last, short step two parts are on their way at once; more would take the registers of other warps.
+    if has_short_step:
+        start = whole * _AHEAD
+        with k.for_range("pair", ((a.columns + (across - 1)) // across - start + 1) // 2, 0) as pair:
+            places = [(start + pair * 2 + n) * across + lane * part for n in range(2)]
+            for place, right in zip(places, read(rights, inside(places)), strict=True):
+                (left,) = read(lefts, inside([place]))
+                with k.if_(place < a.columns):
+                    add(left, right)
+    wholes = []
+    for lanes in itertools.chain.from_iterable(totals):
+        whole_sum = k.let("total", functools.reduce(operator.add, [build.extract(lanes, n) for n in range(part)]))
+        reduce_lanes(k, SUM, [whole_sum], WARP)
+        wholes.append(whole_sum)
+    k.declare(own, wholes[-1])
+    for number, whole_sum in enumerate(wholes[:-1]):
+        k.assign(own, build.select(build.equal(lane, number), whole_sum, own))
+    with k.if_(is_there):
+        k.store(c.pointer, c.row_stride * row + column, value)
     return Function(name, params, k.body, "kernel", (block, *(() if batch is None else (batch,))))

@@ -205,6 +205,8 @@ class ProductLaunches:
         assert isinstance(a, GTensor) and isinstance(b, GTensor)
         c = kernel.result(premises.result)
         is_batch = product.batch != 1
+        # Layers whose number of rows a call tells share one program, whatever the length of their sums.
+        is_shared = not isinstance(dims.product(self.task.outputs[0].type.shape), int)
         function = gemv.gemv_kernel(
             name,
             (),
@@ -214,6 +216,8 @@ class ProductLaunches:
             product.m,
             epilogue=kernel.finish(c, is_inside=True),
             accumulator=product.total.dtype,
+            has_short_step=is_shared or dims.divisibility(product.k) % gemv.step_of(a.dtype) != 0,
+            weights=kernel.weights,
             batch=kernel.outer if is_batch else None,
         )
         blocks = builder.size(dims.ceildiv(product.n, gemv.COLUMNS))
