@@ -10,6 +10,7 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.target import CudaTarget
+from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.attention_over_parts import AttentionOverParts
 from hidet.graph.graph import Graph
 from hidet.graph.parser import parse_graph
@@ -79,6 +80,8 @@ def test_nothing_is_put_together_any_more() -> None:
     graph = run_graph_passes(parsed(step(past=1 << 19)), context())
     assert "concat" not in names_of(graph)
     assert names_of(graph).count("attention_with_logsumexp") == 2
+    first, second, total = fuse(graph, context()).tasks
+    assert first.op_name == second.op_name == "attention_with_logsumexp" and total.anchor is None
 
 
 @pytest.mark.parametrize(

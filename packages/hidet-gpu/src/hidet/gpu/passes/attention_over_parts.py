@@ -105,14 +105,19 @@ def _over_parts(rewriter: GraphRewriter, node: Node, _: Views) -> Value | None:
     if parts is None:
         return None
     result = node.outputs[0].tensor
+    shape = result.shape
     attrs = {**node.attrs, "dtype": arithmetic_dtype(result.dtype)}
     (first, of_first), (second, of_second) = (
         rewriter.emit_all("attention_with_logsumexp", [node.inputs[0], *part], attrs, node)
         for part in zip(*parts, strict=True)
     )
-    # e ** a / (e ** a + e ** b), of any a and b that are not both -inf.
-    share = rewriter.emit("sigmoid", rewriter.emit("sub", of_first, of_second, at=node), at=node)
-    share = rewriter.emit("unsqueeze", share, at=node, axes=[share.tensor.rank])
+    # e ** a / (e ** a + e ** b), of any a and b that are not both -inf; of each element anew, which takes no time
+    # beside the kernel that would compute it once.
+    a, b = (
+        rewriter.emit("expand", rewriter.emit("unsqueeze", of, at=node, axes=[of.tensor.rank]), at=node, shape=shape)
+        for of in (of_first, of_second)
+    )
+    share = rewriter.emit("sigmoid", rewriter.emit("sub", a, b, at=node), at=node)
     away = rewriter.emit("mul", rewriter.emit("sub", first, second, at=node), share, at=node)
     total = rewriter.emit("add", second, away, at=node)
     return rewriter.emit("cast", total, at=node, dtype=result.dtype)
