@@ -154,6 +154,14 @@ def test_the_kernel_is_right_and_compiles_without_spills_on_every_architecture(a
         assert_compiles(text, arch)
 
 
+def test_a_bias_is_read_before_anything_is_multiplied() -> None:
+    text = onnx_text(8, 48, 512, 64, code="u4", x="f16", scale="f16", zeros=True)
+    source, *_ = sources_of(text)
+    kernel = source[source.index("__global__") :]
+    assert kernel.index("early = ") < kernel.index("cuda_mma_") < kernel.index("__syncthreads()")
+    assert kernel.index("__syncthreads()") < kernel.rindex("early")
+
+
 @pytest.mark.parametrize("code", ["u4", "i8"])
 @pytest.mark.parametrize(("m", "block"), [(1, 32), (1, 128), (8, 32), (8, 128)])
 def test_large_products_compile_without_spills(code: str, m: int, block: int) -> None:

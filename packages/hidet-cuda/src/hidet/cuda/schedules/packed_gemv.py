@@ -10,7 +10,7 @@ codes it has read. The warps of a block share k in turns, and their sums are add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
@@ -18,6 +18,7 @@ from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.intrinsics.mma import matrix_name
 from hidet.cuda.schedules.packed_codes import CodeReader
 from hidet.dims import Dim, ceildiv
+from hidet.gpu.schedules.early_reads import read_early
 from hidet.gpu.schedules.exchange import WARP, barrier, thread_in_block
 from hidet.gpu.schedules.packed_operand import PackedOperand, accesses_in
 from hidet.gpu.tile.tensors import GTensor
@@ -114,14 +115,16 @@ def packed_gemv_kernel(
     tiling: PackedTiling,
     *,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
+    weights: Collection[Var] = (),
 ) -> Function:
     """c = epilogue(a b^T, row, column) for a [rows, k] of f16 or bf16, at most `MAX_ROWS` rows of whole parts of 16
     bytes, and a packed b [n, k], whose rows are whole parts of 16 bytes, too; k is at most 2^29.
 
-    The grid has ceil(n / tiling.columns) blocks of `tiling.threads` threads. The parameters are left to the caller.
+    weights: pointers to what nothing writes in a call. The grid has ceil(n / tiling.columns) blocks of `tiling.threads`
+    threads. The parameters are left to the caller.
     """
     k, block = IRBuilder(), build.size_var("block")
-    _Kernel(k, a, b, c, rows, tiling, block).write(epilogue)
+    _Kernel(k, a, b, c, rows, tiling, block).write(epilogue, weights)
     # Else the assembler takes so many registers to begin the last part early that few blocks fit.
     resident = _RESIDENT_THREADS // (tiling.tiles * tiling.threads)
     attributes = (("min_blocks", max(1, resident)),) if b.is_aligned else ()
@@ -130,6 +133,17 @@ def packed_gemv_kernel(
 
 _Reads = Sequence[Mapping[Access, Var]]
 """For each column of a lane, what its scale and zero are made of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Result:
+    """An element of the block's results: its place among them, whether it is there, and what is made of its total."""
+
+    row: Expr
+    column: Expr
+    is_there: Expr
+    total: Var
+    value: Expr
 
 
 class _Kernel:
@@ -166,12 +180,13 @@ class _Kernel:
         dtype = b.operand.dtype
         self.mma = matrix_name("mma", MatrixShape(16, 8, 16, dtype, dtype, dtypes.f32))
 
-    def write(self, epilogue: Callable[[Expr, Expr, Expr], Expr]) -> None:
+    def write(self, epilogue: Callable[[Expr, Expr, Expr], Expr], weights: Collection[Var]) -> None:
         """All of the body."""
         k, ahead = self.k, self.tiling.ahead
         for number in range(ahead):
             self._copy(build.index(number))
         reads = self._read(build.index(0))
+        results = self._results(epilogue, weights)
         with k.for_range("part", self.b.parts) as part:
             following = self._read(part + 1)
             self._multiply(part, reads, may_end=False)
@@ -179,7 +194,7 @@ class _Kernel:
             for old, new in zip(reads, following, strict=True):
                 k.assign_each(list(old.values()), list(new.values()))
         self._multiply(self.b.parts, reads, may_end=self.has_tail)
-        self._finish(epilogue)
+        self._finish(results)
 
     def _place(self, number: Expr) -> Expr:
         """Where along k the lane's part of the chunk `number` of its warp starts."""
@@ -287,7 +302,20 @@ class _Kernel:
         vector = k.let("x", Bitcast(_vector(elements), words))
         yield from (build.extract(vector, n) for n in range(words.lanes))
 
-    def _finish(self, epilogue: Callable[[Expr, Expr, Expr], Expr]) -> None:
+    def _results(self, epilogue: Callable[[Expr, Expr, Expr], Expr], weights: Collection[Var]) -> list[_Result]:
+        """The results of this thread, for which what the epilogue reads is on its way."""
+        k, tiling, count = self.k, self.tiling, self.rows * self.tiling.columns
+        found = []
+        for number in range(0, count, tiling.threads):
+            item = self.thread + number
+            row, column = item // tiling.columns, item % tiling.columns
+            is_there = build.logical_and(item < count, self.first + column < self.c.columns)
+            total = Var("total", dtypes.f32)
+            value = read_early(k, epilogue(total, row, self.first + column), total, is_there, weights)
+            found.append(_Result(row, column, is_there, total, value))
+        return found
+
+    def _finish(self, results: Sequence[_Result]) -> None:
         """Add the sums of the warps, and store what the epilogue makes of them."""
         k, tiling, c = self.k, self.tiling, self.c
         parts = k.array("parts", dtypes.f32, tiling.warps, MAX_ROWS, tiling.columns, space="shared")
@@ -296,15 +324,12 @@ class _Kernel:
                 row, column = self.sharer * 2 + n % 2, self.group + (tile * MMA_COLUMNS + n // 2 * 8)
                 k.store(parts, (self.warp, row, column), build.load(sums, n))
         k.emit(barrier())
-        count = self.rows * tiling.columns
-        with k.for_range("item", count - self.thread, start=self.thread, step=tiling.threads) as item:
-            row, column = k.let("row", item // tiling.columns), k.let("column", item % tiling.columns)
-            with k.if_(self.first + column < c.columns):
-                total = k.let("total", build.load(parts, 0, row, column))
+        for own in results:
+            with k.if_(own.is_there):
+                k.declare(own.total, build.load(parts, 0, own.row, own.column))
                 for warp in range(1, tiling.warps):
-                    k.assign(total, total + build.load(parts, warp, row, column))
-                value = epilogue(total, row, self.first + column)
-                k.store(c.pointer, c.row_stride * row + (self.first + column), value)
+                    k.assign(own.total, own.total + build.load(parts, warp, own.row, own.column))
+                k.store(c.pointer, c.row_stride * own.row + (self.first + own.column), own.value)
 
 
 def _i32(number: Expr) -> Expr:

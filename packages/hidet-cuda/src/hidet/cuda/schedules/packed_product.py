@@ -154,7 +154,8 @@ def _launch(
         kernel.lowering(dict.fromkeys(read[1:])),
         is_aligned,
     )
-    function = packed_gemv_kernel(name, a, source, c, product.m, tiling, epilogue=kernel.finish(c, is_inside=True))
+    epilogue = kernel.finish(c, is_inside=True)
+    function = packed_gemv_kernel(name, a, source, c, product.m, tiling, epilogue=epilogue, weights=kernel.weights)
     grid = (builder.size(dims.ceildiv(product.n, tiling.columns)),)
     function = with_weights(replace(function, params=scope.params), kernel.weights)
     pointers = [builder.pointers[each] for each in (*kernel.operands, task.epilogues[0].result)]
