@@ -32,6 +32,9 @@ _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
 _PARTS = (1, 4, 16, 64, 256)
 _NARROW = (dtypes.f16, dtypes.bf16)
+_LIFT = 24.0
+"""Added to exponents of two: the hardware's powers below 2**-126 are zero, those of f32 go down to 2**-149. The inverse
+of the sum takes it away again."""
 BY_ROWS = 0
 """Stands for as many threads a row as a call's number of rows leaves to each."""
 
@@ -50,9 +53,6 @@ def _narrow_softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -
     return _softmax(held, (top, replace(total, value=intrinsic_call("gpu.exp2_approx", power))), final)
 
 
-_LIFT = 24.0
-"""Added to exponents of two: the hardware's powers below 2**-126 are zero, those of f32 go down to 2**-149. The inverse
-of the sum takes it away again."""
 _REWORKS: Mapping[str, Rework] = {"softmax": _softmax}
 """Cheaper forms for rows that stay in registers."""
 _NARROW_REWORKS: Mapping[str, Rework] = {"softmax": _narrow_softmax}
