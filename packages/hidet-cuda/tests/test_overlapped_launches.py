@@ -275,6 +275,28 @@ graph g(%x: f16[2, 768], param %w: f16[640, 768], {bias}: f16[640], %r: f16[2, 6
     assert kernel.count("x2[") == kernel.count("x3[") == 1
 
 
+def with_bias(bias: str, shape: str) -> str:
+    return f"""
+graph g(%x: f16[512, 768], param %w: f16[640, 768], {bias} %b: f16[{shape}]):
+  %0: f16[512, 640] = linear(%x, %w)
+  %1: f16[512, 640] = add(%0, %b)
+  return %1
+"""
+
+
+def test_a_bias_is_on_its_way_to_the_cache_before_a_kernel_waits() -> None:
+    (kernel,) = (text for text in overlapped_kernels(with_bias("param", "640")) if "cuda.barrier_init" in text)
+    prefetch, wait = kernel.index('"cuda.bulk_prefetch", x2'), kernel.index("cuda.grid_dependency_wait")
+    assert prefetch < wait and "x2" in kernel[wait:]
+    assert "weights=('x2', 'map_tile_b')" in kernel
+
+
+@pytest.mark.parametrize(("bias", "shape"), [("", "640"), ("param", "512, 640"), ("param", "512, 1"), ("param", "1")])
+def test_what_may_be_written_or_differs_between_rows_is_not(bias: str, shape: str) -> None:
+    for kernel in overlapped_kernels(with_bias(bias, shape)):
+        assert "bulk_prefetch" not in kernel
+
+
 @pytest.mark.parametrize(("rows", "length", "copies"), [(128, 768, 1), (1, 4096, 1), (5, 16384, 2)])
 @pytest.mark.parametrize("weight", ["param %w", "%w"])
 def test_the_scale_of_a_norm_is_there_before_the_row_and_a_weight_before_a_kernel_waits(

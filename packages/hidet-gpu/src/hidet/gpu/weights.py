@@ -14,10 +14,12 @@ WEIGHTS = "weights"
 
 
 def with_weights(function: Function, weights: Iterable[Var]) -> Function:
-    """The kernel with the names of those of its parameters that are weights; it reads them first, where it can."""
-    known = frozenset(weights)
+    """The kernel with the names of those of its parameters that are weights, besides those that it has; it reads them
+    first, where it can."""
+    known = {*weights, *weights_of(function)}
     names = tuple(param.name for param in function.params if param in known)
-    return replace(function, attributes=(*function.attributes, (WEIGHTS, names))) if names else function
+    others = [(name, value) for name, value in function.attributes if name != WEIGHTS]
+    return replace(function, attributes=(*others, (WEIGHTS, names))) if names else function
 
 
 def weights_of(function: Function) -> frozenset[Var]:

@@ -114,6 +114,13 @@ TMA = table(
     ),
     _tma("prefetch_tensor_map", "bring a tensor map into its cache", "prefetch", _MAP),
     _tma(
+        "bulk_prefetch",
+        "bring bytes, a multiple of 16, into the cache that all blocks share",
+        "cp.async.bulk.prefetch",
+        Memory("source", ("global",), align=16),
+        _BYTES,
+    ),
+    _tma(
         "bulk_load",
         "start copying bytes, a multiple of 16, to shared memory; they are counted at the barrier",
         "cp.async.bulk",

@@ -37,8 +37,8 @@ _IN_BLOCK = frozenset(
 )
 """Calls that make a block ready, or by which its threads meet or count: of memory they touch barriers in shared memory,
 and maps, which are arguments."""
-_COPIES = ("cuda.tensor_load", "cuda.copy_async_")
-"""Begin the names of copies to memory of the block."""
+_COPIES = ("cuda.tensor_load", "cuda.copy_async_", "cuda.bulk_prefetch")
+"""Begin the names of copies to memory of the block, and to caches."""
 _QUIET = (Seq, Declare, Assign, For, If, Evaluate)
 """Statements that access memory by expressions alone."""
 _OF_BLOCK = ("register", "shared")

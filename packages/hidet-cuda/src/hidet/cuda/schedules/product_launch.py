@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hidet import dims
+from hidet import dims, dtypes
+from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.schedules.product_tiles import GEMV_TILES
 from hidet.cuda.schedules.tiling import resident_blocks, saves_power, shares_copies, unaligned
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import CLUSTER, can_share_copies, lower_pipeline
 from hidet.cuda.tile.stages import MOVED_REGISTERS
-from hidet.dims import Dim
+from hidet.gpu.schedules.exchange import thread_in_block
 from hidet.gpu.schedules.matmul import extents_of
-from hidet.gpu.schedules.product import MatrixOperand, PatchOperand
+from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand
 from hidet.gpu.schedules.product_kernel import ProductKernel
 from hidet.gpu.schedules.product_launch import Multiplication, Premises, ProductLaunches, is_unaligned
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles, StepScales, matmul_kernel
+from hidet.gpu.weights import with_weights
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.ir.stmt import If, Launch, Stmt
+from hidet.ir.func import Function
+from hidet.ir.stmt import Evaluate, If, Launch, Stmt
+from hidet.ir.types import element_dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +81,7 @@ class MatrixUnitLaunches:
         tiled = replace(tiled, params=kernel.scope.params)
         builder.record(tiled)
         if is_warp_specialized:
-            return self._launch_warp_specialized(kernel, tiled, tiles, what.outer)
+            return self._launch_warp_specialized(kernel, tiled, tiles, what)
         function = lower_kernel(tiled, machine(launches.target.has), shifts_rows=True)
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
@@ -113,22 +117,36 @@ class MatrixUnitLaunches:
             step_scales=scales,
         )
 
+    def _with_prefetches(self, function: Function, kernel: ProductKernel, columns: Expr) -> Function:
+        """A kernel whose first block brings the weights that all rows of the result read, as a bias, into the
+        second-level cache: they are asked for when a tile is multiplied, and nothing is left to do meanwhile."""
+        product, (block,) = self.launches.product, function.grid_vars
+        vectors = () if is_unaligned(product) else kernel.repeated_weights
+        if not vectors:
+            return function
+        prefetches = []
+        for vector in vectors:
+            size = build.cast(columns * element_dtype(vector.type).nbytes // ALIGN * ALIGN, dtypes.i32)
+            prefetches.append(Evaluate(intrinsic_call("cuda.bulk_prefetch", vector, size)))
+        is_first = build.logical_and(build.equal(block, 0), build.equal(thread_in_block(), 0), columns >= ALIGN)
+        body = build.seq([If(is_first, build.seq(prefetches)), function.body])
+        return with_weights(replace(function, body=body), vectors)
+
     def _launch_warp_specialized(
-        self, kernel: ProductKernel, tiled: TileKernel, tiles: MatmulTiles, outer: Dim
+        self, kernel: ProductKernel, tiled: TileKernel, tiles: MatmulTiles, what: Multiplication
     ) -> Launch:
-        """A persistent, warp-specialized kernel that computes tiles of `outer` matrices, and its launch: as many blocks
-        as the device holds at most."""
+        """A persistent, warp-specialized kernel and its launch: as many blocks as the device holds at most."""
         product, builder = self.launches.product, self.launches.builder
         cluster = CLUSTER if self._shares_copies(tiles) and can_share_copies(tiled) else 1
         pipeline = lower_pipeline(tiled, self.launches.target, shares_copies=cluster > 1, weights=kernel.weights)
-        function = pipeline.function
+        function = self._with_prefetches(pipeline.function, kernel, what.c.columns)
         # Warps that move registers between each other have all of a multiprocessor.
         is_alone = MOVED_REGISTERS in function.attributes
         resident = 1 if is_alone else resident_blocks(pipeline.shared_bytes, pipeline.threads, self.launches.target)
         if resident > 1:
             # Else the assembler takes so many registers that fewer blocks fit, and the others start when those end.
             function = replace(function, attributes=(*function.attributes, ("min_blocks", resident)))
-        count = dims.ceildiv(product.m, tiles.m * cluster) * dims.ceildiv(product.n, tiles.n) * outer
+        count = dims.ceildiv(product.m, tiles.m * cluster) * dims.ceildiv(product.n, tiles.n) * what.outer
         most = self.launches.target.multiprocessors * resident // cluster
         grid = (build.minimum(builder.size(count), most) * cluster,)
         pointers, sizes = self.launches.pointers(kernel), kernel.scope.arguments

@@ -309,6 +309,7 @@ TMA: dict[str, Meaning] = {
     **{f"cuda.tensor_reduce_add.{rank}d": _tensor_store(adds=True) for rank in range(1, 6)},
     **{f"cuda.tensor_prefetch.{rank}d": _NOTHING for rank in range(1, 6)},
     "cuda.prefetch_tensor_map": _NOTHING,
+    "cuda.bulk_prefetch": _NOTHING,
     "cuda.bulk_load": Meaning(_bulk_load),
     "cuda.bulk_load_hint": Meaning(_bulk_load),
     "cuda.bulk_store": _bulk_store(dtypes.u8, adds=False),

@@ -112,6 +112,14 @@ class ProductKernel:
         of_task = {tensor.operand for tensor in self._task.inputs if tensor.is_weight}
         return tuple(pointer for operand, pointer in self._pointers.items() if operand in of_task)
 
+    @property
+    def repeated_weights(self) -> tuple[Var, ...]:
+        """The parameters that point to weights of which each row of the result reads the same, an element a column."""
+        places = own_places(self._task, self._product).items()
+        rows = {o for o, own in places if own.has_columns and {own.row_stride, *own.batch_strides} <= {0}}
+        repeated = {pointer for operand, pointer in self._pointers.items() if operand in rows}
+        return tuple(pointer for pointer in self.weights if pointer in repeated)
+
     def step_scales(self, step: int) -> StepScales | None:
         """What products of `step` elements along k, a part of a block, are multiplied with; None for nothing."""
         product, scales = self._product, self._product.scales

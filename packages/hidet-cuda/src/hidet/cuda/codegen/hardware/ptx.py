@@ -134,6 +134,7 @@ _PLAIN: dict[str, str | Assembly] = {
     "barrier_arrive_remote_relaxed": "{ .reg .b32 place; mapa.shared::cluster.u32 place, {barrier}, {rank}; "
     "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [place]; }",
     "prefetch_tensor_map": "prefetch.tensormap [{map}];",
+    "bulk_prefetch": "cp.async.bulk.prefetch.L2.global [{source}], {bytes};",
     "bulk_load": f"{_BULK} [{{target}}], [{{source}}], {{bytes}}, [{{barrier}}];",
     "bulk_load_hint": f"{_BULK}.L2::cache_hint [{{target}}], [{{source}}], {{bytes}}, [{{barrier}}], {{policy}};",
     "bulk_store": "cp.async.bulk.global.shared::cta.bulk_group [{target}], [{source}], {bytes};",
