@@ -275,6 +275,18 @@ graph g(%x: f16[2, 768], param %w: f16[640, 768], {bias}: f16[640], %r: f16[2, 6
     assert kernel.count("x2[") == kernel.count("x3[") == 1
 
 
+def test_the_sum_of_splits_reads_what_it_adds_first_and_weights_before_it_waits() -> None:
+    text = """
+graph g(%x: f16[16, 14336], param %w: f16[512, 14336], param %b: f16[512], %r: f16[16, 512]):
+  %0: f16[16, 512] = linear(%x, %w, %b)
+  %1: f16[16, 512] = add(%0, %r)
+  return %1
+"""
+    (kernel,) = (kernel for kernel in overlapped_kernels(text) if "load(partial" in kernel)
+    wait, sums = kernel.index("cuda.grid_dependency_wait"), kernel.index("load(partial")
+    assert kernel.rindex("= x2[") < wait < kernel.index("= x3[") <= kernel.rindex("= x3[") < sums
+
+
 def with_bias(bias: str, shape: str) -> str:
     return f"""
 graph g(%x: f16[512, 768], param %w: f16[640, 768], {bias} %b: f16[{shape}]):

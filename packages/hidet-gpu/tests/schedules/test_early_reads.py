@@ -19,7 +19,7 @@ COLUMN = build.size_var("column")
 def read(value: Expr) -> tuple[str, list[Load]]:
     """What is read early, and what `value` reads afterwards."""
     k = IRBuilder()
-    rest = read_early(k, value, TOTAL, IS_THERE, [BIAS])
+    (rest,) = read_early(k, [value], [TOTAL], IS_THERE, [BIAS])
     return print_stmt(k.body), [node for node in walk(rest) if isinstance(node, Load)]
 
 
@@ -44,3 +44,12 @@ def test_reads_under_a_condition_or_at_places_that_are_read_stay() -> None:
 def test_reads_at_places_that_the_total_tells_stay() -> None:
     early, late = read(build.load(BIAS, build.cast(TOTAL, dtypes.i64)))
     assert early.strip() in ("", "pass") and len(late) == 1
+
+
+def test_weights_of_all_values_are_read_before_anything_else() -> None:
+    k, other_total = IRBuilder(), Var("other_total", dtypes.f32)
+    totals = [TOTAL, other_total]
+    values = [total + build.load(OTHER, COLUMN + n) + build.load(BIAS, COLUMN + n) for n, total in enumerate(totals)]
+    read_early(k, values, totals, IS_THERE, [BIAS])
+    text = print_stmt(k.body)
+    assert text.rindex("= bias[") < text.index("= other[") and text.count("if is_there") == 4

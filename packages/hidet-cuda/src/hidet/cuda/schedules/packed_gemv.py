@@ -311,7 +311,7 @@ class _Kernel:
             row, column = item // tiling.columns, item % tiling.columns
             is_there = build.logical_and(item < count, self.first + column < self.c.columns)
             total = Var("total", dtypes.f32)
-            value = read_early(k, epilogue(total, row, self.first + column), total, is_there, weights)
+            (value,) = read_early(k, [epilogue(total, row, self.first + column)], [total], is_there, weights)
             found.append(_Result(row, column, is_there, total, value))
         return found
 

@@ -100,7 +100,7 @@ def gemv_kernel(
     column = k.let("own_column", first + lane % _EACH)
     is_there = k.let("is_there", build.logical_and(lane < rows * _EACH, column < c.columns))
     own = Var("own", accumulator)
-    value = read_early(k, epilogue(own, row, column), own, is_there, weights)
+    (value,) = read_early(k, [epilogue(own, row, column)], [own], is_there, weights)
     with k.if_(whole > 0):
         multiply(first_parts, early)
     with k.for_range("step", whole - 1, 1) as step:

@@ -243,10 +243,11 @@ class ProductLaunches:
             c,
             lanes,
             epilogue=kernel.finish(c, is_inside=True),
+            weights=kernel.weights,
         )
         items = builder.size(dims.ceildiv(dims.ceildiv(product.m * product.n, lanes), split_k.THREADS))
         grid_vars = (*function.grid_vars, *((kernel.outer,) if is_batch else ()))
-        function = replace(function, params=scope.params, grid_vars=grid_vars)
+        function = with_weights(replace(function, params=scope.params, grid_vars=grid_vars), kernel.weights)
         pointers = [builder.pointers[operand] for operand in (*kernel.operands, self._output)]
         grid = (items, *((builder.size(product.batch),) if is_batch else ()))
         return builder.launch(function, [*pointers, partial], scope.arguments, grid, split_k.THREADS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from hidet import dtypes
+from hidet.gpu.schedules.early_reads import read_early
 from hidet.gpu.schedules.exchange import thread_in_block
 from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build
@@ -24,23 +25,28 @@ def split_k_sum_kernel(
     lanes: int,
     *,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
+    weights: Collection[Var] = (),
 ) -> Function:
     """c = epilogue(sum of `partial`[splits, m, n] over its splits, row, column); `lanes` columns a thread divide n.
 
-    The grid has ceil(m * n / lanes / 128) blocks of 128 threads.
+    weights: pointers to what nothing writes in a call. The grid has ceil(m * n / lanes / 128) blocks of 128 threads.
     """
     k, block = IRBuilder(), build.size_var("block")
     item = k.let("item", block * THREADS + thread_in_block())
     per_row = c.columns // lanes
-    with k.if_(item < c.rows * per_row):
-        wide, width = build.cast(item, dtypes.u64), build.cast(per_row, dtypes.u64)
-        row = k.let("row", build.cast(wide // width, build.INDEX))
-        column = k.let("column", build.cast(wide % width, build.INDEX) * lanes)
-        total = k.let("total", build.broadcast(build.const(0, partial.dtype), lanes))
+    wide, width = build.cast(item, dtypes.u64), build.cast(per_row, dtypes.u64)
+    row = k.let("row", build.cast(wide // width, build.INDEX))
+    column = k.let("column", build.cast(wide % width, build.INDEX) * lanes)
+    is_there = k.let("is_there", item < c.rows * per_row)
+    own = [Var("own", partial.dtype) for _ in range(lanes)]
+    results = [epilogue(total, row, column + lane) for lane, total in enumerate(own)]
+    values = read_early(k, results, own, is_there, weights)
+    with k.if_(is_there):
+        sums = k.let("total", build.broadcast(build.const(0, partial.dtype), lanes))
         with k.for_range("split", splits) as split:
             offset = split * (c.rows * c.columns) + row * c.columns + column
-            k.assign(total, total + build.load(partial, offset, lanes=lanes))
-        for lane in range(lanes):
-            value = build.extract(total, lane) if lanes > 1 else total
-            k.store(c.pointer, row * c.row_stride + column + lane, epilogue(value, row, column + lane))
+            k.assign(sums, sums + build.load(partial, offset, lanes=lanes))
+        for lane, (total, value) in enumerate(zip(own, values, strict=True)):
+            k.declare(total, build.extract(sums, lane) if lanes > 1 else sums)
+            k.store(c.pointer, row * c.row_stride + column + lane, value)
     return Function(name, params, k.body, "kernel", grid_vars=(block,))
