@@ -19,13 +19,13 @@ NAMES = ("first", "second", "third")
 UNITS = {name: CompileUnit(Module((Function(name, (), Seq(())),), name), f"digest of {name}", 1) for name in NAMES}
 
 
-class Waiting:
-    """A target that takes one module after the other, and tells."""
+class RecordingTarget:
+    """A target that takes one module after the other, and records it."""
 
     name, device, arch = "cpu", "cpu", "none"
 
-    def __init__(self, told: list[str]) -> None:
-        self.told = told
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
 
     def fingerprint(self) -> dict[str, str]:
         return {}
@@ -33,13 +33,13 @@ class Waiting:
     def compile(self, jobs: Iterable[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         made = []
         for job in jobs:
-            self.told.append(f"{job.name} compiled")
+            self.events.append(f"{job.name} compiled")
             made.append(Binary(job.name, job.name.encode()))
         return made
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done, in order."""
     order: list[str] = []
 
@@ -52,30 +52,30 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def ctx(told: list[str], tmp_path, monkeypatch: pytest.MonkeyPatch) -> CompileContext:
+def ctx(events: list[str], tmp_path, monkeypatch: pytest.MonkeyPatch) -> CompileContext:
     monkeypatch.setenv("HIDET_CACHE_DIR", str(tmp_path))
-    return replace(make_context("cpu"), target=Waiting(told), cache=open_cache(enabled=True))
+    return replace(make_context("cpu"), target=RecordingTarget(events), cache=open_cache(enabled=True))
 
 
-def test_modules_are_lowered_one_by_one_while_the_target_compiles_those_before(told, ctx):
+def test_modules_are_lowered_one_by_one_while_the_target_compiles_those_before(events, ctx):
     made, cached = binaries.compile_modules(UNITS, ctx)
-    assert told == [f"{name} {done}" for name in NAMES for done in ("lowered", "compiled")]
+    assert events == [f"{name} {done}" for name in NAMES for done in ("lowered", "compiled")]
     assert made == [Binary(name, name.encode()) for name in NAMES] and cached == 0
 
 
-def test_what_the_cache_has_is_neither_lowered_nor_compiled(told, ctx):
+def test_what_the_cache_has_is_neither_lowered_nor_compiled(events, ctx):
     binaries.compile_modules({"second": UNITS["second"]}, ctx)
-    told.clear()
+    events.clear()
     made, cached = binaries.compile_modules(UNITS, ctx)
-    assert told == [f"{name} {done}" for name in ("first", "third") for done in ("lowered", "compiled")]
+    assert events == [f"{name} {done}" for name in ("first", "third") for done in ("lowered", "compiled")]
     assert [binary.name for binary in made] == list(NAMES) and cached == 1
-    told.clear()
+    events.clear()
     assert binaries.compile_modules(UNITS, ctx) == (made, 3)
-    assert told == []
+    assert events == []
 
 
-def test_who_wants_to_see_modules_lowered_sees_those_of_the_cache_too(told, ctx):
+def test_who_wants_to_see_modules_lowered_sees_those_of_the_cache_too(events, ctx):
     binaries.compile_modules(UNITS, ctx)
-    told.clear()
+    events.clear()
     binaries.compile_modules(UNITS, replace(ctx, options=replace(ctx.options, verify=True)))
-    assert told == [f"{name} lowered" for name in NAMES]
+    assert events == [f"{name} lowered" for name in NAMES]

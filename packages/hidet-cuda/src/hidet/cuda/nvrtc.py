@@ -135,7 +135,7 @@ class CubinBatch:
         self._first: dict[object, KernelSource] = {}
         self._made: dict[object, Future[Cubin]] = {}
         self._ended: list[Cubin] = []
-        self._told = 0
+        self._reported = 0
 
     def __enter__(self) -> CubinBatch:
         return self
@@ -150,13 +150,13 @@ class CubinBatch:
         if key not in self._first:
             self._first[key] = source
             self._made[key] = self._threads.submit(self._compile, source)
-        self._tell()
+        self._report_progress()
 
     def finish(self) -> list[Cubin]:
         """Machine code of all sources, in order. CompileError for the first that is refused."""
         for made in self._made.values():
             made.result()
-            self._tell()
+            self._report_progress()
         return [_renamed(self._made[key].result(), self._first[key], source) for key, source in self._sources]
 
     def _compile(self, source: KernelSource) -> Cubin:
@@ -165,10 +165,10 @@ class CubinBatch:
         self._ended.append(made)
         return made
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         ended = len(self._ended)
-        if self._progress is not None and ended > self._told:
-            self._told = ended
+        if self._progress is not None and ended > self._reported:
+            self._reported = ended
             self._progress(ended, len(self._made))
 
 
