@@ -67,6 +67,27 @@ def test_linear_adds_the_bias_before_rounding(dtype: str, apply: Any, make: Any,
         assert_matches(apply("linear", x, weight, bias), theirs, scale=8)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_stacked_linear_is_that_of_the_weights_below_each_other(
+    dtype: str, apply: Any, make: Any, assert_matches: Any
+) -> None:
+    weights, bias = [make((rows, 5), dtype, seed=rows) for rows in (7, 1, 4)], make((12,), dtype, seed=2)
+    first, *others = weights
+    for shape in ((5,), (2, 3, 5)):
+        x = make(shape, dtype)
+        for given in (None, bias):
+            theirs = exact(torch.nn.functional.linear, x, torch.cat(weights), *(() if given is None else (given,)))
+            assert_matches(apply("stacked_linear", x, first, given, *others), theirs, scale=8)
+    assert_matches(apply("stacked_linear", x, first), exact(torch.nn.functional.linear, x, first), scale=8)
+
+
+def test_a_stacked_linear_names_the_weight_that_does_not_fit(apply: Any, make: Any) -> None:
+    with pytest.raises(ShapeError, match=r"stacked_linear: last axis of x against columns of weight 1: .* 5 and 4"):
+        apply("stacked_linear", make((3, 5)), make((7, 5)), None, make((7, 4)))
+    with pytest.raises(ShapeError, match=r"stacked_linear: bias against rows of all weights: .* 7 and 9"):
+        apply("stacked_linear", make((3, 5)), make((7, 5)), make((7,)), make((2, 5)))
+
+
 def test_dot_mv_and_addmm_agree_with_torch(apply: Any, make: Any, assert_matches: Any) -> None:
     a, b, c = make((3, 5), seed=1), make((5, 7), seed=2), make((7,), seed=3)
     assert_matches(apply("dot", a[0], b[:, 0]), torch.dot(a[0], b[:, 0]), scale=8)

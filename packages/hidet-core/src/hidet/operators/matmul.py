@@ -22,6 +22,7 @@ from hidet.operators.precision import FP32_PRECISION, require_precision
 from hidet.operators.rules import (
     arithmetic_dtype,
     broadcast_shapes,
+    part_at,
     present,
     read_broadcast,
     require_broadcasts_to,
@@ -119,6 +120,49 @@ def _linear(x: Operand, weight: Operand, bias: Operand | None = None, *, fp32_pr
         return build.cast(total, dtype)
 
     return single(operands, compute("linear", (*x.shape[:-1], n), value))
+
+
+def _stacked_linear(
+    x: Operand, weight: Operand, bias: Operand | None = None, *others: Operand, fp32_precision: str
+) -> Definition:
+    name, weights = "stacked_linear", (weight, *others)
+    require_precision(name, fp32_precision)
+    operands = present(x, weight, bias, *others)
+    for operand in operands:
+        require_dtype(name, operand, "number")
+    require_rank(name, x, at_least=1)
+    dtype, k = require_same_dtype(name, operands), x.shape[-1]
+    ends: list[Dim] = []
+    for number_, each in enumerate(weights):
+        require_rank(name, each, at_least=2, at_most=2)
+        k = same_extent(k, each.shape[1], f"operator {name}: last axis of x against columns of weight {number_}")
+        ends.append(each.shape[0] + (ends[-1] if ends else 0))
+    if bias is not None:
+        require_rank(name, bias, at_least=1, at_most=1)
+        same_extent(bias.shape[0], ends[-1], f"operator {name}: bias against rows of all weights")
+
+    def value(*axes: Expr) -> Expr:
+        *rows, j = axes
+
+        def factor(r: Expr) -> Expr:
+            def read(number: int) -> Expr:
+                return weights[number][j - build.index(ends[number - 1] if number else 0), r]
+
+            return widen(part_at(j, ends, read))
+
+        total: Expr = reduce(SUM, (k,), lambda r: widen(x[(*rows, r)]) * factor(r))
+        if bias is not None:
+            total = total + widen(bias[j])
+        return build.cast(total, dtype)
+
+    return single(operands, compute(name, (*x.shape[:-1], ends[-1]), value))
+
+
+def _decompose_stacked_linear(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:
+    x, weight, bias, *others = inputs
+    assert x is not None and weight is not None
+    stack = builder.emit("concat", weight, *[each for each in others if each is not None], axis=0)
+    return (builder.emit("linear", x, stack, bias, **attrs),)
 
 
 def _dot(a: Operand, b: Operand) -> Definition:
@@ -224,6 +268,17 @@ SPECS: tuple[OperatorSpec, ...] = (
         define=_linear,
         family="matmul",
         doc="x[..., k] @ weight[n, k] transposed + bias[n] -> [..., n]; torch.nn.functional.linear. One element type.",
+    ),
+    OperatorSpec(
+        name="stacked_linear",
+        inputs=("x", "weight", "bias?", "others*"),
+        attributes=(FP32_PRECISION,),
+        kind="anchor",
+        define=_stacked_linear,
+        decompose=_decompose_stacked_linear,
+        family="matmul",
+        doc="`linear` with the rows of `weight`[n0, k] and of `others`[n1, k], ... below each other: x[..., k] -> "
+        "[..., n0 + n1 + ...], plus bias[n0 + n1 + ...]. Weights are read where they lie. One element type.",
     ),
     OperatorSpec(
         name="dot",

@@ -19,6 +19,7 @@ from hidet.operators.rules import (
     map_elements,
     normalize_axes,
     normalize_axis,
+    part_at,
     require_dtype,
     require_rank,
     require_same_dtype,
@@ -59,24 +60,9 @@ def _concat(*tensors: Operand, axis: int) -> Definition:
             start = build.index(ends[number_ - 1] if number_ else 0)
             return tensors[number_][(*axes[:cut], axes[cut] - start, *axes[cut + 1 :])]
 
-        return _part_of(axes[cut], ends, read)
+        return part_at(axes[cut], ends, read)
 
     return single(tensors, compute("concat", shape, value))
-
-
-def _part_of(place: Expr, ends: Sequence[Dim], read: Callable[[int], Expr]) -> Expr:
-    """`read(n)` for the part n, the parts being laid end to end up to `ends[n]`, in which `place` lies.
-
-    Found by halving: the formula is as deep as the logarithm of the number of parts.
-    """
-
-    def among(first: int, last: int) -> Expr:
-        if first == last:
-            return read(first)
-        middle = (first + last) // 2
-        return build.select(place < build.index(ends[middle]), among(first, middle), among(middle + 1, last))
-
-    return among(0, len(ends) - 1)
 
 
 def _stack(*tensors: Operand, axis: int) -> Definition:
@@ -90,7 +76,7 @@ def _stack(*tensors: Operand, axis: int) -> Definition:
 
     def value(*axes: Expr) -> Expr:
         place = (*axes[:new], *axes[new + 1 :])
-        return _part_of(axes[new], range(1, len(tensors) + 1), lambda number_: tensors[number_][place])
+        return part_at(axes[new], range(1, len(tensors) + 1), lambda number_: tensors[number_][place])
 
     return single(tensors, compute("stack", (*shape[:new], len(tensors), *shape[new:]), value))
 
