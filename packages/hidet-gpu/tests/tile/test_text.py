@@ -20,7 +20,7 @@ from hidet.gpu.tile.printer import print_kernel
 from hidet.gpu.tile.templates.attention import EVERY, AttentionTiles, Band, Heads, attention_kernel, causal
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.templates.patches import patches
-from hidet.gpu.tile.tensors import PatchAxis, RTile, STile, computed, matrix
+from hidet.gpu.tile.tensors import PatchAxis, RTile, Stacked, STile, computed, matrix
 from hidet.gpu.tile.verify import verify_kernel
 from hidet.ir import build
 from hidet.ir import expr as e
@@ -54,6 +54,7 @@ def product(
     is_split=False,
     gathers=False,
     computes=False,
+    stacks=False,
     dtype=dtypes.f16,
     name="matmul",
 ):
@@ -72,11 +73,14 @@ def product(
         left = computed(
             dtype, left.rows, left.columns, lambda row, column: build.unary("neg", build.load(a, row + column))
         )
+    right, below = matrix(b, *((n, k) if tb or stacks else (k, n)), align=16), pointer("below", dtype)
+    if stacks:
+        tb, right = True, Stacked((matrix(b, 16, k, align=16), matrix(below, n, k, align=16)))
     return matmul_kernel(
         name,
-        (a, b, c, *others, m, n, k, *((count,) if is_batch else ())),
+        (a, b, c, *others, *((below,) if stacks else ()), m, n, k, *((count,) if is_batch else ())),
         left,
-        matrix(b, *((n, k) if tb else (k, n)), align=16),
+        right,
         matrix(c, m, n, align=16),
         MatmulTiles(32, 16, 16, 2, (2, 1)),
         a_is_transposed=ta,
@@ -126,7 +130,7 @@ def attention(
 flags = st.booleans()
 PRODUCTS = st.builds(
     product, ta=flags, tb=flags, finishes=flags, operands=st.integers(0, 2), is_batch=flags, is_split=flags
-) | st.builds(product, tb=flags, is_split=flags, gathers=flags, computes=flags)
+) | st.builds(product, tb=flags, is_split=flags, gathers=flags, computes=flags, stacks=flags)
 ATTENTIONS = st.builds(
     attention,
     scale=st.sampled_from([0.125, -1.0, 1 / math.sqrt(24)]),
@@ -155,6 +159,7 @@ def test_every_template_reads_back_as_the_same_kernel(kernel):
         product(finishes=True, operands=2, tb=True, name="matmul"),
         product(gathers=True, tb=True, name="convolution"),
         product(computes=True, is_split=True, name="split"),
+        product(stacks=True, name="stacked"),
         attention(band="causal", has_logarithms=True, width=80),
         attention(band="window", name="windowed_attention"),
     ],

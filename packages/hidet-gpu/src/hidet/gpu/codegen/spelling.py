@@ -63,8 +63,8 @@ def c_function(op: str, dtype: DType) -> str | None:
 
 
 def plain_pointer(element: str, space: MemorySpace) -> str:
-    """A pointer of a language whose pointers do not say where they point."""
-    return f"{element}*"
+    """A pointer of a language whose pointers do not say where they point, but whether what is there changes."""
+    return f"const {element}*" if space == "constant" else f"{element}*"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from hidet.compute.definition import SUM
 from hidet.dtypes import DType
 from hidet.gpu.schedules.early_reads import read_early
 from hidet.gpu.schedules.exchange import WARP, reduce_lanes, thread_in_block
-from hidet.gpu.tile.tensors import GTensor
+from hidet.gpu.tile.tensors import GTensor, Stacked
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
@@ -41,7 +41,7 @@ def gemv_kernel(
     name: str,
     params: tuple[Var, ...],
     a: GTensor,
-    b: GTensor,
+    b: GTensor | Stacked,
     c: GTensor,
     rows: int,
     *,
@@ -52,7 +52,8 @@ def gemv_kernel(
     batch: Var | None = None,
 ) -> Function:
     """c = epilogue(a b^T, row, column) for a [rows, k] and b [n, k], whose rows start at multiples of 16 bytes and have
-    whole parts of 16 bytes, one at least.
+    whole parts of 16 bytes, one at least. Matrices below each other in b have multiples of COLUMNS rows, but for the
+    last one.
 
     has_short_step: whether k may be no multiple of `step_of(a.dtype)`. weights: pointers to what nothing writes in a
     call. The grid has ceil(n / COLUMNS) blocks of `THREADS` threads along x, and those of the index `batch`, which
@@ -64,6 +65,7 @@ def gemv_kernel(
     lane = k.let("lane", thread % WARP)
     first = k.let("first_column", (block * (THREADS // WARP) + thread // WARP) * _EACH)
     # Beyond the last column it is read once more.
+    b = b.at(first) if isinstance(b, Stacked) else b
     columns = [build.minimum(first + column, b.rows - 1) * b.row_stride for column in range(_EACH)]
     lefts = k.let_each("row", [build.binary("add", a.pointer, a.row_stride * row) for row in range(rows)])
     rights = k.let_each("column", [build.binary("add", b.pointer, offset) for offset in columns])

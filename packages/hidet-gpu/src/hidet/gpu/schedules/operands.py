@@ -170,6 +170,19 @@ def _linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim
     yield from _of_one_matrix(left, b, w.shape[1])
 
 
+def _stacked_linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
+    """Where weights below each other lie alike."""
+    others = [tensor for tensor in task.anchor_inputs[3:] if tensor is not None]
+    if len(others) < len(task.anchor_inputs) - 3 or any(
+        other.type.element_strides != right.type.element_strides for other in others
+    ):
+        return
+    rows = sum((other.type.shape[0] for other in others), start=right.type.shape[0])
+    for found in _linear(task, left, right, shape):
+        assert not isinstance(found.b, PatchOperand)
+        yield found if found.b is None else replace(found, b=replace(found.b, rows=rows, below=tuple(others)))
+
+
 def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
     assert task.anchor is not None
     attrs, lead = task.anchor.attrs, len(shape) - 2
@@ -265,6 +278,7 @@ def _is_plain(axis: WindowAxis) -> bool:
 
 _OPERANDS: Mapping[str, Callable[[Task, TaskTensor, TaskTensor, Sequence[Dim]], Iterator[_Operands]]] = {
     "linear": _linear,
+    "stacked_linear": _stacked_linear,
     "matmul": _matmul,
     "conv": _conv,
     "block_scaled_matmul": _block_scaled_matmul,

@@ -10,7 +10,7 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.gpu.tile.templates.patches import patches
-from hidet.gpu.tile.tensors import Gathered, GTensor, PatchAxis
+from hidet.gpu.tile.tensors import Gathered, GTensor, PatchAxis, Stacked
 from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -33,7 +33,8 @@ class MatrixOperand:
     """One operand in memory: [rows, columns] of neighbours along the columns.
 
     is_transposed: whether its rows are the product's k (of the left one) or n (of the right one). batch_strides:
-    between matrices, along each axis of the batch.
+    between matrices, along each axis of the batch. below: others whose rows stand below its own, each in its own
+    memory; `rows` are those of all. Tiles lie in one of them.
     """
 
     tensor: TaskTensor
@@ -42,11 +43,21 @@ class MatrixOperand:
     row_stride: Dim
     is_transposed: bool
     batch_strides: tuple[Dim, ...]
+    below: tuple[TaskTensor, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[TaskTensor, ...]:
+        """All that it is made of."""
+        return (self.tensor, *self.below)
 
     @property
     def align(self) -> int:
         """Bytes that rows are known to start at multiples of, if the first one does."""
         return known_align(self.tensor.type.dtype.nbytes, self.row_stride, *self.batch_strides)
+
+    def is_cut_by(self, rows: int) -> bool:
+        """Whether each of the matrices below each other begins where a tile of so many rows does."""
+        return all(dims.divisibility(tensor.type.shape[0]) % rows == 0 for tensor in self.tensors[:-1])
 
     @property
     def unproven_sizes(self) -> tuple[Dim, ...]:
@@ -54,12 +65,20 @@ class MatrixOperand:
         return ()
 
     def source(
-        self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int, *, is_small: bool
-    ) -> GTensor:
-        """The matrix at place `numbers` of the batch inside a kernel. align: bytes that rows start at multiples of."""
-        place = moved(scope, pointer, numbers, self.batch_strides)
-        rows, columns = scope.size(self.rows, "rows"), scope.size(self.columns, "columns")
-        return GTensor(place, rows, columns, scope.size(self.row_stride, "row_stride"), align)
+        self, scope: KernelScope, pointers: Sequence[Expr], numbers: Sequence[Expr], align: int, *, is_small: bool
+    ) -> GTensor | Stacked:
+        """The matrix at place `numbers` of the batch inside a kernel. pointers: to each of `tensors`. align: bytes that
+        rows start at multiples of."""
+        columns, stride = scope.size(self.columns, "columns"), scope.size(self.row_stride, "row_stride")
+
+        def matrix(pointer: Expr, rows: Dim) -> GTensor:
+            place = moved(scope, pointer, numbers, self.batch_strides)
+            return GTensor(place, scope.size(rows, "rows"), columns, stride, align)
+
+        if not self.below:
+            return matrix(pointers[0], self.rows)
+        extents = [tensor.type.shape[0] for tensor in self.tensors]
+        return Stacked(tuple([matrix(*part) for part in zip(pointers, extents, strict=True)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +113,11 @@ class PatchOperand:
     batch_strides: tuple[Dim, ...]
 
     @property
+    def tensors(self) -> tuple[TaskTensor, ...]:
+        """All that it is made of."""
+        return (self.tensor,)
+
+    @property
     def align(self) -> int:
         """Bytes that the channels of a tap are known to be and start at multiples of."""
         strides = [axis.stride for axis in self.axes]
@@ -118,10 +142,11 @@ class PatchOperand:
         return tuple([size for size in (rows, columns, offset, *positions) if dims.prove_le(size, SMALL) is not True])
 
     def source(
-        self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int, *, is_small: bool
+        self, scope: KernelScope, pointers: Sequence[Expr], numbers: Sequence[Expr], align: int, *, is_small: bool
     ) -> Gathered:
-        """The matrix at place `numbers` of the batch inside a kernel. align: bytes that taps start at multiples of.
-        is_small: whether `unproven_sizes` are at most SMALL."""
+        """The matrix at place `numbers` of the batch inside a kernel. pointers: to each of `tensors`. align: bytes that
+        taps start at multiples of. is_small: whether `unproven_sizes` are at most SMALL."""
+        (pointer,) = pointers
         axes = [
             PatchAxis(
                 scope.size(axis.extent, "extent"),

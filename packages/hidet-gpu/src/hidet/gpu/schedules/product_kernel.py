@@ -10,7 +10,7 @@ from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, known_align, moved
 from hidet.gpu.tile.templates.matmul import StepScales
-from hidet.gpu.tile.tensors import Gathered, GTensor
+from hidet.gpu.tile.tensors import Gathered, GTensor, Stacked
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.visit import accesses
@@ -41,7 +41,8 @@ class ProductKernel:
     ) -> None:
         read: list[Operand] = []
         if multiplies:
-            read += [product.a.tensor.operand, *(computed_from or (product.b.tensor.operand,))]
+            read += [tensor.operand for tensor in product.a.tensors]
+            read += computed_from or [tensor.operand for tensor in product.b.tensors]
             read += [] if product.scales is None else [product.scales.a.operand, product.scales.b.operand]
         if finishes:
             read += [access.operand for access in accesses(product.value)]
@@ -62,11 +63,13 @@ class ProductKernel:
         if product.batches:
             self._numbers.insert(0, number)
 
-    def source(self, operand: MatrixOperand | PatchOperand, align: int, *, is_small: bool) -> GTensor | Gathered:
+    def source(
+        self, operand: MatrixOperand | PatchOperand, align: int, *, is_small: bool
+    ) -> GTensor | Gathered | Stacked:
         """A matrix, whose rows or taps start at multiples of `align` bytes. is_small: whether its `unproven_sizes` are
         small."""
-        pointer = self._pointers[operand.tensor.operand]
-        return operand.source(self.scope, pointer, self._numbers, align, is_small=is_small)
+        pointers = [self._pointers[tensor.operand] for tensor in operand.tensors]
+        return operand.source(self.scope, pointers, self._numbers, align, is_small=is_small)
 
     def result(self, align: int) -> GTensor:
         """The task's output as a matrix."""

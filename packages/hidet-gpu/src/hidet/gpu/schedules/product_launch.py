@@ -14,7 +14,7 @@ from hidet.gpu.schedules.product_kernel import ProductKernel, own_places
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import Tiling
 from hidet.gpu.tile.templates.matmul import MatmulTiles
-from hidet.gpu.tile.tensors import Gathered, GTensor
+from hidet.gpu.tile.tensors import Gathered, GTensor, Stacked
 from hidet.gpu.weights import with_weights
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -59,8 +59,8 @@ class Multiplication:
     launched. steps: those along k, (first, number of); None for all.
     """
 
-    a: GTensor | Gathered
-    b: GTensor | Gathered
+    a: GTensor | Gathered | Stacked
+    b: GTensor | Gathered | Stacked
     c: GTensor
     epilogue: Callable[..., Expr]
     epilogue_operands: tuple[GTensor, ...]
@@ -109,7 +109,7 @@ class ProductLaunches:
     def _are_aligned(self) -> Expr | None:
         """Whether tensors start at multiples of 16 bytes; None where they always do."""
         product = self.product
-        operands = (product.a.tensor.operand, product.b.tensor.operand)
+        operands = [tensor.operand for side in (product.a, product.b) for tensor in side.tensors]
         others = [operand for operand, own in own_places(self.task, product).items() if own.has_columns]
         return self.builder.are_aligned((*operands, *others, self._output))
 
@@ -167,6 +167,7 @@ class ProductLaunches:
     ) -> Function:
         """The kernel without matrix units. are_whole: whether rows of the operands are whole parts of 16 bytes."""
         product = self.product
+        assert not isinstance(what.a, Stacked) and not isinstance(what.b, Stacked)
         return simt.simt_kernel(
             name,
             (),
@@ -202,7 +203,7 @@ class ProductLaunches:
         name, kernel = builder.name(), ProductKernel(self.task, product, multiplies=True, finishes=True)
         a = kernel.source(product.a, premises.a, is_small=premises.is_small)
         b = kernel.source(product.b, premises.b, is_small=premises.is_small)
-        assert isinstance(a, GTensor) and isinstance(b, GTensor)
+        assert isinstance(a, GTensor) and isinstance(b, GTensor | Stacked)
         c = kernel.result(premises.result)
         is_batch = product.batch != 1
         # Layers whose number of rows a call tells share one program, whatever the length of their sums.

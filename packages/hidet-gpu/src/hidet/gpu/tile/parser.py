@@ -10,6 +10,7 @@ import ast
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from hidet import dtypes
@@ -19,7 +20,7 @@ from hidet.errors import ScheduleError, suggestion
 from hidet.gpu.intrinsics import INTRINSICS
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import TileKernel
-from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, RTile, Source, STile
+from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, RTile, Source, Stacked, STile
 from hidet.ir import build
 from hidet.ir.common_intrinsics import ROWS
 from hidet.ir.expr import Const, Expr, Var
@@ -250,6 +251,15 @@ class KernelParser:
         (row, column), formula = self.function(value, (build.INDEX, build.INDEX))
         return Computed(self.scalar(dtype), *self.extents(extents), row, column, formula)
 
+    def stacked(self, node: ast.Call) -> Source:
+        """`stacked(matrix, matrix, ...)`"""
+        parts = [self.source(argument) for argument in node.args]
+        matrices = tuple(part for part in parts if isinstance(part, GTensor))
+        if not parts or len(matrices) < len(parts) or node.keywords:
+            self.fail(node, "expected stacked(matrix, ...), of matrices in memory")
+        first = matrices[0]
+        return Stacked(tuple(replace(part, columns=first.columns, row_stride=first.row_stride) for part in matrices))
+
     def gathered(self, node: ast.FunctionDef) -> Source:
         """A function of (row, column) under `@gathered(pointer, [rows, columns], align=...)`."""
         decorator = node.decorator_list[0] if len(node.decorator_list) == 1 else None
@@ -455,7 +465,7 @@ def _is_load(stmt: t.TileStmt) -> bool:
     return isinstance(stmt, t.Load)
 
 
-_SOURCES = ("matrix", "computed")
+_SOURCES = ("matrix", "computed", "stacked")
 """Functions that give a matrix, as methods of the parser are called."""
 _ASSIGNED = ("load", "fetch", "fill", "map", "reduce")
 """Functions whose result a tile takes, as methods of the parser are called."""

@@ -33,7 +33,7 @@ from hidet import dtypes
 from hidet.errors import VerifyError
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import TileKernel
-from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, RTile, Source, STile
+from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, RTile, Source, Stacked, STile
 from hidet.gpu.tile.walk import sources_of, tiles_of
 from hidet.ir.expr import Expr, Var
 from hidet.ir.expr_text import Names, const_text, expr_text, list_text, plain_name, symbol_text, type_text
@@ -122,10 +122,17 @@ class _KernelText:
                     yield f"{_INDENT * 2}{inner(var)}: {type_text(var.type, inner)} = {text}"
         yield f"{_INDENT}return {expr_text(source.place, inner)}, {expr_text(source.inside, inner)}"
 
+    def stacked(self, source: Stacked, name: str) -> Iterator[str]:
+        parts = [self.names(Var(_matrix_name(part), dtypes.i64)) for part in source.parts]
+        for part, own in zip(source.parts, parts, strict=True):
+            yield from self.matrix(part, own)
+        yield f"{name} = stacked({', '.join(parts)})"
+
     _SOURCES: ClassVar[dict[type, Callable[[Any, Any, str], Iterator[str]]]] = {
         GTensor: matrix,
         Computed: computed,
         Gathered: gathered,
+        Stacked: stacked,
     }
 
     # --- statements --------------------------------------------------------------------------------------------------
@@ -221,7 +228,9 @@ def _lambda(params: Sequence[Var], body: Expr, names: Names, hidden: Sequence[RT
 
 
 def _matrix_name(source: Source) -> str:
-    """The name of the first variable that a matrix's address mentions, in capitals; "COMPUTED" for one without."""
+    """The name of the first variable that a matrix's address mentions, in capitals; what it is where it has none."""
     if isinstance(source, Computed):
         return "COMPUTED"
+    if isinstance(source, Stacked):
+        return "STACKED"
     return next((node.name.upper() for node in walk(source.pointer) if isinstance(node, Var)), "MATRIX")

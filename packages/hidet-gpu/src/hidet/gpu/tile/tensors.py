@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -123,8 +126,65 @@ class Gathered:
         return self.pointer.dtype
 
 
-Source = GTensor | Computed | Gathered
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacked:
+    """Matrices in global memory whose rows stand below each other, as many elements apart in all of them. A box that is
+    loaded lies in one of them, but for what is below the last one."""
+
+    parts: tuple[GTensor, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """Type of an element."""
+        return self.parts[0].dtype
+
+    @property
+    def rows(self) -> Expr:
+        """Those of all."""
+        return functools.reduce(operator.add, (part.rows for part in self.parts))
+
+    @property
+    def columns(self) -> Expr:
+        """Those of each."""
+        return self.parts[0].columns
+
+    @property
+    def align(self) -> int:
+        """As of `GTensor`, of all of them."""
+        return min(part.align for part in self.parts)
+
+    @property
+    def starts(self) -> tuple[Expr, ...]:
+        """Where the rows of each begin among those of all."""
+        return tuple(itertools.accumulate((part.rows for part in self.parts[:-1]), initial=build.index(0)))
+
+    def at(self, row: Expr) -> GTensor:
+        """The matrix for a box that begins at a row, with the numbers that rows have among those of all."""
+        stride = self.parts[0].row_stride
+        moved = [
+            build.binary("add", part.pointer, start * stride * -1) if number else part.pointer
+            for number, (part, start) in enumerate(zip(self.parts, self.starts, strict=True))
+        ]
+        pointer = moved[-1]
+        for before, start in zip(moved[-2::-1], self.starts[:0:-1], strict=True):
+            pointer = build.select(row < start, before, pointer)
+        return GTensor(pointer, self.rows, self.columns, stride, self.align)
+
+
+Source = GTensor | Computed | Gathered | Stacked
 """What tiles are loaded from."""
+
+
+def matrices_of(source: Source) -> tuple[GTensor, ...]:
+    """The matrices in global memory that a source is, or is made of."""
+    if isinstance(source, Stacked):
+        return source.parts
+    return (source,) if isinstance(source, GTensor) else ()
+
+
+def source_at(source: Source, row: Expr) -> GTensor | Computed | Gathered:
+    """What a box that begins at a row is loaded from: of matrices below each other, as one of them."""
+    return source.at(row) if isinstance(source, Stacked) else source
 
 
 @dataclass(frozen=True, slots=True, eq=False)

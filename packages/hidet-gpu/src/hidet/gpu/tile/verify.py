@@ -19,7 +19,7 @@ from hidet.errors import ScheduleError, VerifyError
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.printer import print_stmt
-from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, RTile, Source, STile
+from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, RTile, Source, Stacked, STile
 from hidet.gpu.tile.walk import sources_of, tiles_of
 from hidet.ir.expr import Expr, Var
 from hidet.ir.types import PointerType, Type
@@ -142,6 +142,14 @@ class _Checker:
         self.typed(source.inside, dtypes.boolean, "the condition of a gathered matrix")
         self.visible = outer
 
+    def stacked(self, source: Stacked) -> None:
+        first = source.parts[0]
+        for part in source.parts:
+            self.matrix(part)
+            same = part.columns is first.columns and part.row_stride is first.row_stride
+            if part.dtype != first.dtype or not same:
+                raise VerifyError("matrices below each other differ in their types, columns or row strides")
+
     # --- statements --------------------------------------------------------------------------------------------------
 
     def stmts(self, body: Sequence[t.TileStmt]) -> None:
@@ -232,6 +240,7 @@ _SOURCES: dict[type, Callable[[_Checker, Any], None]] = {
     GTensor: _Checker.matrix,
     Computed: _Checker.computed,
     Gathered: _Checker.gathered,
+    Stacked: _Checker.stacked,
 }
 _STMTS: dict[type, Callable[[_Checker, Any], None]] = {
     t.Load: _Checker.load,

@@ -13,7 +13,7 @@ from hidet.gpu.tile.lower.fragment import Threads
 from hidet.gpu.tile.lower.gather import gathered_rows
 from hidet.gpu.tile.lower.machine import BackgroundCopies
 from hidet.gpu.tile.statements import Load
-from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, Source, STile
+from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, Source, Stacked, STile, source_at
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
@@ -48,6 +48,7 @@ def box_copy(
     matrix is aligned; without `copies`, and for computed matrices, it is done element by element and at once.
     ScheduleError when the rows of a gathered matrix change in the loop.
     """
+    node = replace(node, source=source_at(node.source, node.row))
     source, nbytes = node.source, node.target.dtype.nbytes
     if isinstance(source, Gathered):
         return _gathering(node, source, buffer, threads, copies, index)
@@ -58,15 +59,15 @@ def box_copy(
     return BoxCopy((), lambda values, stage: _copy(_moved(node, values), buffer, stage, threads, copies))
 
 
-def _background_part(source: GTensor | Computed) -> int:
+def _background_part(source: GTensor | Stacked | Computed) -> int:
     """Bytes that are copied in the background at a time; 0 where that cannot be done."""
-    part = min(CHUNK_BYTES, source.align) if isinstance(source, GTensor) else 0
+    part = 0 if isinstance(source, Computed) else min(CHUNK_BYTES, source.align)
     return part if part >= max(LEAST_ASYNC, source.dtype.nbytes) else 0
 
 
 def is_in_background(source: Source) -> bool:
     """Whether all copies of boxes of a matrix run in the background, on devices that have such copies."""
-    return isinstance(source, GTensor) and _background_part(source) > 0
+    return isinstance(source, GTensor | Stacked) and _background_part(source) > 0
 
 
 def _moved(node: Load, values: Mapping[Var, Expr]) -> Load:
@@ -258,7 +259,7 @@ def _parts(
 def _element(node: Load, row: Expr, column: Expr) -> Expr:
     """The value of one element, zero outside of the matrix."""
     source = node.source
-    assert not isinstance(source, Gathered)
+    assert isinstance(source, GTensor | Computed)
     if isinstance(source, GTensor):
         value = source.element(row, column)
     else:

@@ -16,7 +16,7 @@ from hidet.gpu.tile.lower.elementwise import unroll
 from hidet.gpu.tile.lower.fragment import Threads
 from hidet.gpu.tile.lower.machine import BackgroundCopies
 from hidet.gpu.tile.statements import Load
-from hidet.gpu.tile.tensors import GTensor, STile
+from hidet.gpu.tile.tensors import GTensor, STile, source_at
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Expr, Var
@@ -114,7 +114,7 @@ class ShiftedLoad:
 def shifted_load(node: Load, stages: int) -> ShiftedLoad | None:
     """How a load of a pipeline is shifted; None for rows that are copied in the background as they are, or are not in
     memory, and for elements of other sizes than 2 bytes."""
-    source, tile = node.source, node.target
+    source, tile = source_at(node.source, node.row), node.target
     if not isinstance(source, GTensor) or source.dtype.nbytes != _ITEM_BYTES or is_in_background(source):
         return None
     count = build.index(stages * tile.rows * _words(tile))
