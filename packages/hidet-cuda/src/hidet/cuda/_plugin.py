@@ -88,6 +88,15 @@ def hidet_passes() -> Iterable[PassSpec]:
     """What kernels on matrix units want, and launches of sm_90."""
     return [
         PassSpec(
+            name="cuda-stack-linears",
+            level="graph",
+            targets=("cuda",),
+            after=("narrow-captures", "gpu-attention-over-parts"),
+            before=("eliminate-dead",),
+            load="hidet.cuda.passes.stack_linears:StackLinears",
+            doc="linears of the same rows, as of queries, keys and values, are one product",
+        ),
+        PassSpec(
             name="cuda-allow-tf32",
             level="graph",
             targets=("cuda",),
@@ -138,7 +147,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
     return [
         ScheduleSpec(
             name="cuda.matmul",
-            ops=("matmul", "linear", "conv", "block_scaled_matmul"),
+            ops=("matmul", "linear", "stacked_linear", "conv", "block_scaled_matmul"),
             targets=("cuda",),
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",

@@ -21,13 +21,20 @@ from hidet.cuda.schedules.by_size import fastest_of_call, has_symbols, tilings_b
 from hidet.cuda.schedules.cost_product import product_seconds
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
 from hidet.cuda.schedules.product_space import product_space
-from hidet.cuda.schedules.product_tiles import GEMV_TILES, has_units_of, is_gemv, is_warp_specialized, tiles_of
+from hidet.cuda.schedules.product_tiles import (
+    GEMV_TILES,
+    STACKED_ROWS,
+    has_units_of,
+    is_gemv,
+    is_warp_specialized,
+    tiles_of,
+)
 from hidet.cuda.schedules.tiling import choose_tiling, close_tilings
 from hidet.dtypes import DType
 from hidet.gpu.schedules.matmul import TOTALS, extents_of, is_small, scratch_of, sums_usually
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
-from hidet.gpu.schedules.product import FACTORS_OF_8_BITS, Product
+from hidet.gpu.schedules.product import FACTORS_OF_8_BITS, MatrixOperand, Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import Tiling, splits_of
@@ -129,7 +136,10 @@ class MatmulRule(SharingRule[Product, Tiling]):
 
 
 def _has_usual_operands(product: Product, target: GpuTarget) -> bool:
-    """Whether operands of 8 bits lie along k, as matrix units take them, and blocks with scales are whole tiles."""
+    """Whether operands of 8 bits lie along k, as matrix units take them, blocks with scales are whole tiles, and so are
+    matrices below each other."""
+    if isinstance(product.b, MatrixOperand) and product.b.below:
+        return product.uses_matrix_units and product.b.is_cut_by(STACKED_ROWS)
     if product.scales is not None and (not product.uses_matrix_units or not tiles_of(product, target)):
         return False
     return product.factors not in FACTORS_OF_8_BITS or (product.is_along_k and product.is_aligned)

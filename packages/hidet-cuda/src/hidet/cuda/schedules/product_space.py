@@ -11,10 +11,10 @@ from hidet.cuda.schedules.product_tiles import (
     GEMV_TILES,
     can_be_warp_specialized,
     copies_elements,
-    has_own_scales,
     is_gemv,
     shared_tiles,
     specialized_tiles,
+    suits_operands,
 )
 from hidet.cuda.schedules.tiling import copied_bytes, warp_specialized_bytes, with_bytes_along_k
 from hidet.gpu.schedules.matmul import extents_of, how_copied, simt_tiles
@@ -90,7 +90,7 @@ def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:
         tables = {"warp-specialized": specialized_tiles(product), **tables}
     for kernel, tiles in tables.items():
         wide = (replace(with_bytes_along_k(each, nbytes), stages=0) for each in tiles)
-        found += [KernelTile(kernel, each) for each in wide if has_own_scales(product, each)]
+        found += [KernelTile(kernel, each) for each in wide if suits_operands(product, each)]
     return list(dict.fromkeys(found))
 
 

@@ -34,6 +34,9 @@ _BLOCK_STEP, _BLOCK_COLUMNS = 128, 128
 """Of blocks with scales: multiples of steps and columns of most tiles."""
 _MOST_SCALED = 64
 """Rows of transposed tiles with scales, of which a thread has a fourth."""
+STACKED_ROWS = 64
+"""Matrices that stand below each other have a multiple of so many rows: there are tiles of so many, and fewer, of each
+kind of kernel."""
 GEMV_MAX_ROWS = 2
 """Rows of the left matrix up to which a product is a GEMV or skinny GEMM, computed without matrix units."""
 GEMV_MIN_K = 256
@@ -61,10 +64,17 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
         return (GEMV_TILES,)
     nbytes = product.a.tensor.type.dtype.nbytes
     found = (with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
-    return tuple(tiles for tiles in found if has_own_scales(product, tiles))
+    return tuple(tiles for tiles in found if suits_operands(product, tiles))
 
 
-def has_own_scales(product: Product, tiles: MatmulTiles) -> bool:
+def suits_operands(product: Product, tiles: MatmulTiles) -> bool:
+    """Whether each tile has scales of its own, where there are any, and multiplies with one of the matrices that stand
+    below each other on the right."""
+    is_in_one = not isinstance(product.b, MatrixOperand) or product.b.is_cut_by(tiles.n)
+    return is_in_one and _has_own_scales(product, tiles)
+
+
+def _has_own_scales(product: Product, tiles: MatmulTiles) -> bool:
     """Whether each step of tiles is of one block with scales along k and along columns, with registers for those of
     rows, or there are none."""
     scales = product.scales

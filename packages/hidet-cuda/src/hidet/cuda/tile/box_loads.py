@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hidet.cuda.intrinsics import intrinsic_call
-from hidet.cuda.tile.maps import PlaceInTile, SourceMap
+from hidet.cuda.tile.maps import OwnMap, PlaceInTile, SourceMap
 from hidet.cuda.tile.stages import Stages, barrier
 from hidet.dtypes import i32
 from hidet.gpu.tile.statements import Load, Ring
@@ -15,7 +15,7 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 
 
-def prefetched(maps: Sequence[SourceMap]) -> list[s.Stmt]:
+def prefetched(maps: Sequence[OwnMap]) -> list[s.Stmt]:
     """Bring the maps into their cache, where the first copies would wait for them."""
     return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 

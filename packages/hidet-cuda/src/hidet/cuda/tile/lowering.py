@@ -23,7 +23,7 @@ from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.lower.uses import comes_before_ring
 from hidet.gpu.tile.lowered import LoweredTiles
-from hidet.gpu.tile.tensors import GTensor
+from hidet.gpu.tile.tensors import matrices_of
 from hidet.gpu.tile.walk import all_stmts, sources_of
 from hidet.ir import build
 from hidet.ir.expr import Expr, Load, Var
@@ -87,8 +87,8 @@ def _is_pipeline(kernel: TileKernel) -> bool:
         and not any(
             isinstance(node, Load)
             for source in sources_of(kernel.body)
-            if isinstance(source, GTensor)
-            for part in (source.pointer, source.rows, source.columns, source.row_stride)
+            for matrix in matrices_of(source)
+            for part in (matrix.pointer, matrix.rows, matrix.columns, matrix.row_stride)
             for node in walk(part)
         )
     )

@@ -4,7 +4,7 @@ for the matrix of what a filter sees of images, columns of pixels (PTX ISA, "Ten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from hidet.cuda.tensor_map import MapRequest, PixelColumns, map_type
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS
 from hidet.gpu.tile.statements import Load
-from hidet.gpu.tile.tensors import Gathered, GTensor, Patches, STile
+from hidet.gpu.tile.tensors import Gathered, GTensor, Patches, Stacked, STile, matrices_of
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Bitcast, Const, Expr, Var
@@ -223,12 +223,58 @@ class SharedMap:
         ]
 
 
-SourceMap = MatrixMap | PixelMap | SharedMap
+@dataclass(frozen=True, slots=True, eq=False)
+class StackedMap:
+    """The maps of matrices that stand below each other, of which row `starts` of all is the first one of each. A tile
+    lies in one of them: from `row` on in that of the map `chosen`."""
+
+    parts: tuple[MatrixMap, ...]
+    starts: tuple[Expr, ...]
+    chosen: Var
+    row: Var
+
+    def placed(self, load: Load) -> list[s.Stmt]:
+        """The matrix of a tile. Branches at each copy would leave the compiler a loop for each matrix."""
+        addresses = [build.address(part.var, 0) for part in self.parts]
+        chosen, start = addresses[-1], self.starts[-1]
+        for address, first, end in zip(addresses[-2::-1], self.starts[-2::-1], self.starts[:0:-1], strict=True):
+            is_before = load.row < end
+            chosen, start = build.select(is_before, address, chosen), build.select(is_before, first, start)
+        return [s.Declare(self.chosen, chosen), s.Declare(self.row, build.cast(load.row - start, dtypes.i32))]
+
+    def copies(self, load: Load, place: PlaceInTile, barrier: Expr) -> list[s.Stmt]:
+        """As those of `MatrixMap`, of the matrix in which the tile lies."""
+        moved = replace(load, row=build.cast(self.row, dtypes.i64))
+        return replace(self.parts[0], var=self.chosen).copies(moved, place, barrier)
+
+
+SourceMap = MatrixMap | PixelMap | SharedMap | StackedMap
+OwnMap = MatrixMap | PixelMap | SharedMap
+"""A map that is a parameter of the kernel."""
+
+
+def own_maps(maps: Iterable[SourceMap]) -> list[OwnMap]:
+    """The parameters that maps are, or are made of."""
+    return [own for found in maps for own in (found.parts if isinstance(found, StackedMap) else (found,))]
+
+
+def _stacked_map(
+    load: Load, source: Stacked, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOTHING
+) -> StackedMap | None:
+    """The maps of the matrices of a load that stand below each other; None where one of them has none."""
+    tiles = [replace(load.target, name=f"{load.target.name}{number}") for number in range(len(source.parts))]
+    loads = [Load(*each, load.row, load.column) for each in zip(tiles, source.parts, strict=True)]
+    parts = tuple([found for part in loads if isinstance(found := source_map(part, kernel, counts), MatrixMap)])
+    if len(parts) < len(loads):
+        return None
+    chosen = Var(f"map_{load.target.name}", PointerType(map_type().dtype, map_type().space))
+    return StackedMap(parts, source.starts, chosen, Var("row", dtypes.i32))
 
 
 def shared_map(load: Load, kernel: TileKernel, blocks: int, rank: Expr) -> SharedMap | None:
     """The map of a load whose tile is the same for tiles of the grid that lie one below the other, for a cluster of
-    them; None for others, and for tiles that have no parts."""
+    them; None for others, for tiles that have no parts, and for those of matrices below each other: the thread that
+    copies has no registers to choose among these as well."""
     described = source_map(load, kernel)
     if not isinstance(described, MatrixMap):
         return None
@@ -250,12 +296,13 @@ def shared_map(load: Load, kernel: TileKernel, blocks: int, rank: Expr) -> Share
 def box_map(load: Load, stages: int, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOTHING) -> SourceMap | None:
     """The tensor map that brings tiles of a matrix, by boxes, to so many stages of a ring; None where TMA cannot copy
     them. That rows do not overlap is for the caller to know. counts: as of `source_map`."""
-    layout, source = load.target.layout, load.source
-    if not isinstance(source, GTensor) or source.align < CHUNK_BYTES or not layout.is_swizzled:
+    layout, matrices = load.target.layout, matrices_of(load.source)
+    if not matrices or not layout.is_swizzled or any(matrix.align < CHUNK_BYTES for matrix in matrices):
         return None
     if layout.rows > _MOST_BOX or stages * layout.size * layout.nbytes < SWIZZLED_BYTES:
         return None
-    if any(depends_on_block(size, kernel) for size in (source.rows, source.columns, source.row_stride)):
+    sizes = [size for matrix in matrices for size in (matrix.rows, matrix.columns, matrix.row_stride)]
+    if any(depends_on_block(size, kernel) for size in sizes):
         return None
     return source_map(load, kernel, counts)
 
@@ -264,6 +311,8 @@ def source_map(load: Load, kernel: TileKernel, counts: Mapping[Var, Expr] = _NOT
     """The tensor map that brings a load's tiles; None where there is none. counts: how many matrices indices of the
     block count, besides those of the kernel's grid."""
     source, var = load.source, Var(f"map_{load.target.name}", map_type())
+    if isinstance(source, Stacked):
+        return _stacked_map(load, source, kernel, counts)
     if isinstance(source, Gathered) and source.patches is not None:
         channels = source.patches.channels
         known = channels.value if isinstance(channels, Const) else None

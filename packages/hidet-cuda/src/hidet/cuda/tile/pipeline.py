@@ -20,7 +20,16 @@ from hidet.cuda.tile.box_loads import begin_stages, copy_stages, prefetched
 from hidet.cuda.tile.box_operands import BoxOperand, box_operand
 from hidet.cuda.tile.box_stores import BoxStores, box_stores
 from hidet.cuda.tile.machine import machine
-from hidet.cuda.tile.maps import SWIZZLED_BYTES, MatrixMap, SourceMap, box_map, shared_map, source_map
+from hidet.cuda.tile.maps import (
+    SWIZZLED_BYTES,
+    MatrixMap,
+    OwnMap,
+    SourceMap,
+    box_map,
+    own_maps,
+    shared_map,
+    source_map,
+)
 from hidet.cuda.tile.stages import (
     FEATURES,
     GROUP,
@@ -48,7 +57,7 @@ from hidet.gpu.tile.lower.fragment import ALL_LANES, Fragment, Threads, block_th
 from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, array_bytes
 from hidet.gpu.tile.lower.store import StagedParts, rows_layout
-from hidet.gpu.tile.tensors import GTensor, RTile, STile
+from hidet.gpu.tile.tensors import RTile, STile, matrices_of
 from hidet.gpu.weights import with_weights
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -79,7 +88,7 @@ class Pipeline:
 
     function: Function
     threads: int
-    maps: tuple[SourceMap, ...]
+    maps: tuple[OwnMap, ...]
     shared_bytes: int
 
 
@@ -138,7 +147,7 @@ def lower_pipeline(
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     tiles = _walk_tiles(kernel, block, consumer.tile(), sharers, rank, build.size_var("turn"))
     work: s.Stmt = build.seq([*stages.declared(), tiles, *consumer.finished()])
-    all_maps = [*maps, *consumer.maps()]
+    all_maps = [*own_maps(maps), *consumer.maps()]
     copiers = WARP
     if consumer.is_alone():
         # Warps of a fourth of the multiprocessor share its registers: what the copying ones do not need, others get.
@@ -170,7 +179,8 @@ def lower_pipeline(
     attributes = (("block", (count, 1, 1)), *((MOVED_REGISTERS,) if copiers == GROUP else ()))
     params = (*kernel.params, *(described.var for described in all_maps))
     function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
-    function = with_weights(function, [found.var for found, is_one in zip(maps, are_weights, strict=True) if is_one])
+    of_weights = own_maps([found for found, is_one in zip(maps, are_weights, strict=True) if is_one])
+    function = with_weights(function, [found.var for found in of_weights])
     return Pipeline(function, count, tuple(all_maps), consumer.shared_bytes())
 
 
@@ -185,8 +195,9 @@ def _source_maps(ring: t.Ring, kernel: TileKernel, sharers: int, rank: Var) -> l
 
 
 def _reads_one_of(load: t.Load, params: Collection[Var]) -> bool:
-    """Whether a load is of a matrix that one of the parameters points to."""
-    return isinstance(load.source, GTensor) and any(node in params for node in walk(load.source.pointer))
+    """Whether a load is of matrices that parameters among these point to."""
+    matrices = matrices_of(load.source)
+    return bool(matrices) and all(any(node in params for node in walk(matrix.pointer)) for matrix in matrices)
 
 
 def _meet_in_cluster() -> list[s.Stmt]:

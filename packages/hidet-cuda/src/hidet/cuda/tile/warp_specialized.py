@@ -15,7 +15,7 @@ from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tile.box_loads import copy_stages, copy_tiles, prefetched
 from hidet.cuda.tile.machine import COPIES, machine
-from hidet.cuda.tile.maps import SourceMap, box_map
+from hidet.cuda.tile.maps import OwnMap, SourceMap, box_map, own_maps
 from hidet.cuda.tile.stages import (
     FEATURES,
     GROUP,
@@ -54,7 +54,7 @@ class WarpSpecializedKernel:
 
     function: Function
     threads: int
-    maps: tuple[SourceMap, ...] = ()
+    maps: tuple[OwnMap, ...] = ()
 
 
 def fits_warp_specialization(kernel: TileKernel) -> bool:
@@ -89,7 +89,7 @@ def lower_warp_specialized(kernel: TileKernel, counts: Mapping[Var, Expr] | None
     block = _Block(kernel, threads, build.size_var("warp"), (*computing.shared_arrays(), stages.barriers), maps)
     work = [*stages.declared(), *computing.begun(), *computing.tile(kernel)]
     function = block.function(kernel.grid_vars, kernel.index_values, [made], copied, work)
-    return WarpSpecializedKernel(function, kernel.threads + GROUP, maps)
+    return WarpSpecializedKernel(function, kernel.threads + GROUP, tuple(own_maps(maps)))
 
 
 def lower_persistent(kernel: TileKernel, counts: Mapping[Var, Expr], target: GpuTarget) -> WarpSpecializedKernel | None:
@@ -127,7 +127,7 @@ def lower_persistent(kernel: TileKernel, counts: Mapping[Var, Expr], target: Gpu
     made = [stages.made(multipliers), once.made(multipliers)]
     block = _Block(kernel, threads, warp, arrays, (*maps, *maps_before))
     function = block.function((number,), (), made, [copied], work)
-    return WarpSpecializedKernel(function, kernel.threads + GROUP, block.maps)
+    return WarpSpecializedKernel(function, kernel.threads + GROUP, tuple(own_maps(block.maps)))
 
 
 def _ring_of(kernel: TileKernel) -> t.Ring:
@@ -166,7 +166,7 @@ class _Block:
                 *positions(threads, warp),
                 *(s.Declare(var, value) for var, value in values),
                 *(s.Declare(var) for var in self.arrays),
-                s.If(build.equal(threads.thread, 0), build.seq([*prefetched(self.maps), *made])),
+                s.If(build.equal(threads.thread, 0), build.seq([*prefetched(own_maps(self.maps)), *made])),
                 s.Evaluate(intrinsic_call("gpu.syncthreads")),
                 s.If(
                     build.binary("ge", warp, kernel.threads // WARP),
@@ -176,7 +176,7 @@ class _Block:
             ]
         )
         attributes = (("block", (kernel.threads + GROUP, 1, 1)), MOVED_REGISTERS)
-        params = (*kernel.params, *(described.var for described in self.maps))
+        params = (*kernel.params, *(described.var for described in own_maps(self.maps)))
         return Function(kernel.name, params, body, "kernel", grid_vars, None, attributes)
 
 
