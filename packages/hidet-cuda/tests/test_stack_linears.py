@@ -61,11 +61,23 @@ def test_biases_are_put_together() -> None:
     assert "= stacked_linear(%x, %q, %7, %k, %v)" in found
 
 
-def test_a_projection_without_a_bias_is_not_joined_to_those_with_one() -> None:
-    found = _rewritten(
-        THREE.format(tail=", param %a: f16[192], param %b: f16[64]", bias_q=", %a", bias_k="", bias_v=", %b")
-    )
-    assert "= linear(%x, %k)" in found and "= stacked_linear(%x, %q, %7, %v)" in found
+def test_a_projection_without_a_bias_has_zeros_beside_those_with_one() -> None:
+    tail = ", param %a: f16[192], param %b: f16[64]"
+    found = _rewritten(THREE.format(tail=tail, bias_q=", %a", bias_k="", bias_v=", %b"))
+    assert "%7: f16[64] = full(" in found and "%8: f16[320] = concat(%a, %7, %b)" in found
+    assert "= stacked_linear(%x, %q, %8, %k, %v)" in found
+
+
+def test_linears_with_another_product_between_them_stay_apart() -> None:
+    text = """
+    graph g(%x: f16[9, 128], %y: f16[9, 128], param %a: f16[64, 128], param %b: f16[64, 128], param %c: f16[64, 128]):
+      %0: f16[9, 64] = linear(%x, %a)
+      %1: f16[9, 64] = linear(%y, %b)
+      %2: f16[9, 64] = linear(%x, %c)
+      %3: f16[9, 192] = concat(%0, %1, %2, axis=1)
+      return %3
+    """
+    assert "stacked_linear" not in _rewritten(text)
 
 
 def test_products_of_f32_stay_apart() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 _MOST = 4
 """Linears that become one: a kernel takes a tensor map of each weight, and results are kept until all were read."""
 
+_WITHOUT_BIAS = 2
+"""Operands of a linear that has no bias."""
+
 
 @dataclass(frozen=True)
 class StackLinears:
-    """Joins linears of 16-bit floats with weights of the caller's whose results nothing element-wise follows, which
-    their own kernels would compute."""
+    """Joins linears of 16-bit floats with weights of the caller's that follow each other, with no other product,
+    attention or norm between them: what is needed later may be computed beside other kernels. Nothing element-wise
+    follows their results, which their own kernels would compute."""
 
     name: ClassVar[str] = "cuda-stack-linears"
 
@@ -57,21 +61,24 @@ def _stacks(graph: Graph, ctx: CompileContext) -> dict[Node, Sequence[Node]]:
     written = {graph.inputs[number] for number, _ in graph.mutates}
     stored = {*graph.parameters, *graph.constants} - written
     table, outputs = readers(graph), set(graph.outputs)
-    alike: dict[Hashable, list[Node]] = {}
-    for node in graph.nodes:
-        if node.op.name != "linear" or node.outputs[0] in outputs or not stored.issuperset(node.values[1:]):
-            continue
-        if _can_be_stacked(node) and not _is_finished(node.outputs[0], table.get(node.outputs[0], ())):
-            x, weight, *bias = node.inputs
-            assert x is not None and weight is not None
-            key = (x, weight.tensor.element_strides, bias[:1] in ([], [None]), tuple(node.attrs.items()))
-            alike.setdefault(key, []).append(node)
-    parts = [nodes[at : at + _MOST] for nodes in alike.values() for at in range(0, len(nodes), _MOST)]
-    return {part[0]: part for part in parts if len(part) > 1 and foreign_rule_for(part[0], ctx) is None}
+    found: list[Sequence[Node]] = []
+    anchors = [node for node in graph.nodes if node.op.kind == "anchor"]
+    for _, run in groupby(anchors, lambda node: (node.op.name == "linear", node.inputs[0])):
+        alike: dict[Hashable, list[Node]] = {}
+        for node in run:
+            result = node.outputs[0]
+            is_free = result not in outputs and stored.issuperset(node.values[1:])
+            if is_free and _can_be_stacked(node) and not _is_finished(result, table.get(result, ())):
+                key = (node.values[1].tensor.element_strides, tuple(node.attrs.items()))
+                alike.setdefault(key, []).append(node)
+        found += [nodes[at : at + _MOST] for nodes in alike.values() for at in range(0, len(nodes), _MOST)]
+    return {part[0]: part for part in found if len(part) > 1 and foreign_rule_for(part[0], ctx) is None}
 
 
 def _can_be_stacked(node: Node) -> bool:
-    """Whether tiles of any kernel lie within a node's weight or another one, whose rows are aligned."""
+    """Whether a node is a linear, and tiles of any kernel lie within its weight or another one, with aligned rows."""
+    if node.op.name != "linear":
+        return False
     _, weight = node.values[:2]
     rows, columns = weight.tensor.shape
     if weight.tensor.dtype not in (dtypes.f16, dtypes.bf16) or dims.divisibility(rows) % STACKED_ROWS:
@@ -86,13 +93,22 @@ def _is_finished(result: Value, by: Sequence[Node]) -> bool:
     return same_shape(by[0].outputs[0].tensor.shape, result.tensor.shape)
 
 
+def _bias_of(rewriter: GraphRewriter, node: Node) -> Value:
+    """The bias of a node, zeros where it has none."""
+    *_, last = node.values
+    if len(node.values) > _WITHOUT_BIAS:
+        return last
+    result = node.outputs[0].tensor
+    return rewriter.emit("full", at=node, shape=result.shape[-1:], value=0, dtype=result.dtype)
+
+
 def _stacked(rewriter: GraphRewriter, nodes: Sequence[Node]) -> list[Value]:
     """What stands for the result of each node."""
     first = nodes[0]
-    weights, biases = ([node.inputs[number] for node in nodes if len(node.inputs) > number] for number in (1, 2))
-    given = [bias for bias in biases if bias is not None]
-    bias = rewriter.emit("concat", *given, at=first, axis=0) if given else None
-    x, weight, *others = first.inputs[0], *weights
+    x, weight, *others = first.inputs[0], *(node.inputs[1] for node in nodes)
+    bias = None
+    if any(len(node.values) > _WITHOUT_BIAS for node in nodes):
+        bias = rewriter.emit("concat", *[_bias_of(rewriter, node) for node in nodes], at=first, axis=0)
     whole = rewriter.emit("stacked_linear", x, weight, bias, *others, at=first, **first.attrs)
     shape = whole.tensor.shape
     ends = accumulate((node.outputs[0].tensor.shape[-1] for node in nodes), initial=0)
