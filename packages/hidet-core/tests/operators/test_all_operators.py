@@ -76,6 +76,7 @@ SYMBOLIC: tuple[tuple[str, tuple[tuple[Any, tuple[Any, ...]], ...], dict[str, An
     ("matmul", ((F32, (T, S)), (F32, (T, S))), {"trans_b": True}),
     ("linear", ((F32, (S, T)), (F32, (3, T)), (F32, (3,))), {}),
     ("stacked_linear", ((F32, (S, T)), (F32, (3, T)), (F32, (S + 3,)), (F32, (S, T))), {}),
+    ("gated_linear", ((F32, (S, T)), (F32, (3, T)), (F32, (3, T)), (F32, (3,))), {"activation": "gelu_tanh"}),
     ("reshape", ((F32, (S, 3, T)),), {"shape": (3 * S, T)}),
     ("reshape", ((F32, (2 * S, T)),), {"shape": (S, 2, -1)}),
     ("reshape", ((F32, (S, T)),), {"shape": (T, S)}),

@@ -41,6 +41,7 @@ FAMILIES = (
     "sort",
     "matmul",
     "scaled_matmul",
+    "gated_linear",
     "reshape",
     "view",
     "move",

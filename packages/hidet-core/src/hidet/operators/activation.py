@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from hidet.compute.definition import number
 from hidet.graph.operator import Attribute, OperatorSpec
@@ -143,5 +144,13 @@ _ROWS = (
         attributes=(Attribute("threshold"), Attribute("value")),
     ),
 )
+
+_VALUES = {row.name: row.value for row in _ROWS}
+
+
+def activated(name: str, x: Expr, **attrs: Any) -> Expr:
+    """The formula of an activation of this name and with these attributes, on an element of its arithmetic type."""
+    return _VALUES[name](x, **attrs)
+
 
 SPECS: tuple[OperatorSpec, ...] = tuple(map(spec_of, _ROWS))

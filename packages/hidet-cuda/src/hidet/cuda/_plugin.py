@@ -88,6 +88,15 @@ def hidet_passes() -> Iterable[PassSpec]:
     """What kernels on matrix units want, and launches of sm_90."""
     return [
         PassSpec(
+            name="cuda-gate-linears",
+            level="graph",
+            targets=("cuda",),
+            after=("narrow-captures",),
+            before=("eliminate-dead", "cuda-stack-linears"),
+            load="hidet.cuda.passes.gate_linears:GateLinears",
+            doc="gated linear units (SwiGLU, GEGLU) are one product with two weights",
+        ),
+        PassSpec(
             name="cuda-stack-linears",
             level="graph",
             targets=("cuda",),
@@ -147,7 +156,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
     return [
         ScheduleSpec(
             name="cuda.matmul",
-            ops=("matmul", "linear", "stacked_linear", "conv", "block_scaled_matmul"),
+            ops=("matmul", "linear", "stacked_linear", "gated_linear", "conv", "block_scaled_matmul"),
             targets=("cuda",),
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hidet import dims
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
-from hidet.cuda.schedules.product_tiles import GEMV_MAX_ROWS, GEMV_TILES, is_gemv
+from hidet.cuda.schedules.product_tiles import GEMV_MAX_ROWS, GEMV_TILES, is_gemv, of_rights
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     NARROW_TILES,
@@ -50,6 +50,12 @@ _GROUPS = (
 _PLAIN = (*[Tiling(TILES[number]) for number in (0, 2, 6)], Tiling(TILES[2], FILL))
 _UNALIGNED = (*map(Tiling, UNALIGNED_TILES[:2]), Tiling(UNALIGNED_TILES[2], FILL))
 _TABLES = (_SPECIALIZED, _NARROW, _GROUPS, _PLAIN, _UNALIGNED)
+# Of two right matrices, whose sums are not split, and of which threads have registers for fewer rows.
+_SPECIALIZED_OF_TWO = (
+    *[Tiling(WARP_SPECIALIZED_TILES[number], 1, True) for number in (1, 2, 4, 6)],
+    *[Tiling(TRANSPOSED_TILES[number], 1, True) for number in (2, 5, 9, 11, 13, 14)],
+)
+_TABLES_OF_TWO = (_SPECIALIZED_OF_TWO, tuple(Tiling(TILES[number]) for number in (2, 4, 7)))
 _NEVER = 1 << 62
 """Cycles of what a call must not take."""
 
@@ -73,8 +79,9 @@ def tilings_by_size(
     there are multiprocessors for. is_of_images: whether rows are pixels, which are many, or else sums are short:
     tilings for few rows would make programs larger, and different from each other.
     """
-    nbytes, most = product.a.tensor.type.dtype.nbytes, dims.bounds(product.m)[1]
-    tables = ([replace(t, tiles=with_bytes_along_k(t.tiles, nbytes)) for t in table] for table in _TABLES)
+    most = dims.bounds(product.m)[1]
+    of_kinds = _TABLES if product.twin is None else _TABLES_OF_TWO
+    tables = ([replace(t, tiles=_wide(t.tiles, product)) for t in table] for table in of_kinds)
     table = max(tables, key=lambda table: sum(tiling.tiles in choices for tiling in table))
     found: list[Tiling] = []
     for tiling in table:
@@ -93,13 +100,19 @@ def tilings_by_size(
     return replace(first, others=tuple(others))
 
 
+def _wide(tiles: MatmulTiles, product: Product) -> MatmulTiles:
+    """Tiles of a table for a product's elements, and for all of its right matrices."""
+    return with_bytes_along_k(of_rights(tiles, product), product.a.tensor.type.dtype.nbytes)
+
+
 def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, params: Tiling, target: GpuTarget) -> Stmt:
     """Launches of a product by each tiling of `params`, of which a call takes the fastest one by the model, and a GEMV
     for calls of few rows."""
     tilings = [replace(params, others=()), *params.others]
     batch, m, n, k = (builder.size(extent) for extent in (product.batch, product.m, product.n, product.k))
-    nbytes = product.a.tensor.type.dtype.nbytes
-    extents = CallExtents(batch, m, n, k, nbytes, epilogue_instructions(product), copied=how_copied(product))
+    nbytes, columns = product.a.tensor.type.dtype.nbytes, n if product.twin is None else n * len(product.rights)
+    instructions, copied = epilogue_instructions(product), how_copied(product)
+    extents = CallExtents(batch, m, columns, k, nbytes, instructions, copied=copied)
     stmts: list[Stmt] = []
     times: list[Var] = []
     launches: list[Stmt] = []

@@ -74,7 +74,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Kernels, their tiles and stages, and numbers of splits of k."""
-        return product_space(match.data, gpu_target(ctx.target), splits_of(ctx), self._by_size(match, ctx))
+        return product_space(match.data, gpu_target(ctx.target), _splits(match.data, ctx), self._by_size(match, ctx))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
@@ -86,7 +86,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
             return several
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
         return choose_tiling(
-            extents_of(product), choices, target, is_warp_specialized=specialized, splits=splits_of(ctx)
+            extents_of(product), choices, target, is_warp_specialized=specialized, splits=_splits(match.data, ctx)
         )
 
     @staticmethod
@@ -97,7 +97,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
             return None
         target = gpu_target(ctx.target)
         choices = tiles_of(product, target)
-        return tilings_by_size(product, choices, target, splits_of(ctx), is_of_images=is_of_images)
+        return tilings_by_size(product, choices, target, _splits(match.data, ctx), is_of_images=is_of_images)
 
     def predict(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> float | None:
         """By the model of the device's blocks."""
@@ -113,7 +113,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
             return ()
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
         return close_tilings(
-            extents_of(product), choices, target, is_warp_specialized=specialized, splits=splits_of(ctx)
+            extents_of(product), choices, target, is_warp_specialized=specialized, splits=_splits(match.data, ctx)
         )
 
     def code_of(self, params: Tiling) -> Hashable:
@@ -135,9 +135,16 @@ class MatmulRule(SharingRule[Product, Tiling]):
         return builder.program()
 
 
+def _splits(product: Product, ctx: CompileContext) -> Sequence[int]:
+    """What split-k may be: sums by two right matrices are not split."""
+    return splits_of(ctx) if product.twin is None else (1,)
+
+
 def _has_usual_operands(product: Product, target: GpuTarget) -> bool:
     """Whether operands of 8 bits lie along k, as matrix units take them, blocks with scales are whole tiles, and so are
     matrices below each other."""
+    if product.twin is not None and not product.uses_matrix_units:
+        return False
     if isinstance(product.b, MatrixOperand) and product.b.below:
         return product.uses_matrix_units and product.b.is_cut_by(STACKED_ROWS)
     if product.scales is not None and (not product.uses_matrix_units or not tiles_of(product, target)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
 from hidet.cuda.intrinsics import intrinsic_call
-from hidet.cuda.schedules.product_tiles import GEMV_TILES
+from hidet.cuda.schedules.product_tiles import GEMV_TILES, of_rights
 from hidet.cuda.schedules.tiling import resident_blocks, saves_power, shares_copies, unaligned
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import CLUSTER, can_share_copies, lower_pipeline
@@ -63,7 +63,7 @@ class MatrixUnitLaunches:
         """The launch of a kernel for tensors that start anywhere and have any size."""
         launches, product, tiles = self.launches, self.launches.product, self.launches.tiling.tiles
         if not is_unaligned(product):
-            tiles = unaligned(tiles, product.a.tensor.type.dtype.nbytes)
+            tiles = of_rights(unaligned(tiles, product.a.tensor.type.dtype.nbytes), product)
         return self._multiply(tiles, launches.always(), False)
 
     @property
@@ -75,13 +75,14 @@ class MatrixUnitLaunches:
     def _multiply(self, tiles: MatmulTiles, premises: Premises, is_warp_specialized: bool) -> Launch:
         """A kernel that multiplies tile by tile, and its launch."""
         launches, builder = self.launches, self.launches.builder
-        name, kernel = builder.name(), launches.kernel()
+        name, kernel, shares = builder.name(), launches.kernel(), self._shares_copies(tiles)
+        tiles = replace(tiles, n=tiles.n // len(launches.product.rights))
         what = launches.multiplication(kernel, tiles, premises, fetches=True)
         tiled = self._tile_kernel(name, what, tiles, kernel.step_scales(tiles.k))
         tiled = replace(tiled, params=kernel.scope.params)
         builder.record(tiled)
         if is_warp_specialized:
-            return self._launch_warp_specialized(kernel, tiled, tiles, what)
+            return self._launch_warp_specialized(kernel, tiled, tiles, what, shares)
         function = lower_kernel(tiled, machine(launches.target.has), shifts_rows=True)
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
@@ -105,6 +106,7 @@ class MatrixUnitLaunches:
             what.b,
             what.c,
             tiles,
+            twin=what.twin,
             a_is_transposed=product.a.is_transposed,
             b_is_transposed=product.b.is_transposed,
             epilogue=what.epilogue,
@@ -133,11 +135,12 @@ class MatrixUnitLaunches:
         return with_weights(replace(function, body=body), vectors)
 
     def _launch_warp_specialized(
-        self, kernel: ProductKernel, tiled: TileKernel, tiles: MatmulTiles, what: Multiplication
+        self, kernel: ProductKernel, tiled: TileKernel, tiles: MatmulTiles, what: Multiplication, shares: bool
     ) -> Launch:
-        """A persistent, warp-specialized kernel and its launch: as many blocks as the device holds at most."""
+        """A persistent, warp-specialized kernel and its launch: as many blocks as the device holds at most. tiles: of
+        each right matrix. shares: whether pairs of blocks share copies where they can."""
         product, builder = self.launches.product, self.launches.builder
-        cluster = CLUSTER if self._shares_copies(tiles) and can_share_copies(tiled) else 1
+        cluster = CLUSTER if shares and can_share_copies(tiled) else 1
         pipeline = lower_pipeline(tiled, self.launches.target, shares_copies=cluster > 1, weights=kernel.weights)
         function = self._with_prefetches(pipeline.function, kernel, what.c.columns)
         # Warps that move registers between each other have all of a multiprocessor.

@@ -12,6 +12,7 @@ from hidet.cuda.schedules.product_tiles import (
     can_be_warp_specialized,
     copies_elements,
     is_gemv,
+    of_rights,
     shared_tiles,
     specialized_tiles,
     suits_operands,
@@ -89,7 +90,7 @@ def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:
     if can_be_warp_specialized(product, target):
         tables = {"warp-specialized": specialized_tiles(product), **tables}
     for kernel, tiles in tables.items():
-        wide = (replace(with_bytes_along_k(each, nbytes), stages=0) for each in tiles)
+        wide = (replace(with_bytes_along_k(of_rights(each, product), nbytes), stages=0) for each in tiles)
         found += [KernelTile(kernel, each) for each in wide if suits_operands(product, each)]
     return list(dict.fromkeys(found))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.tiling import (
@@ -26,6 +27,8 @@ _CORNER_BITS, _MOST_STEP = {1: 16, 2: 8, 3: 5}, 8
 """Of a corner of a map of columns of pixels, by the axes of space, and of what lies between its pixels."""
 _MOST_PROMOTED = 80
 """Elements of the result that a thread sums twice, of a step and of all."""
+_MOST_OF_TWO = 128
+"""Sums that a thread has, of two right matrices."""
 _FEW_WARPS = 8
 """Of blocks whose threads have more than 112 registers."""
 _MOST_INSTRUCTIONS = 21
@@ -63,15 +66,26 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     if is_gemv(product):
         return (GEMV_TILES,)
     nbytes = product.a.tensor.type.dtype.nbytes
-    found = (with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
+    found = (with_bytes_along_k(of_rights(tiles, product), nbytes) for tiles in _table(product, target))
     return tuple(tiles for tiles in found if suits_operands(product, tiles))
+
+
+def of_rights(tiles: MatmulTiles, product: Product) -> MatmulTiles:
+    """Tiles whose columns are those of all right matrices, from tiles of one: with as many stages as shared memory then
+    has room for."""
+    count = len(product.rights)
+    if count == 1:
+        return tiles
+    stages = max(2, round(tiles.stages * (tiles.m + tiles.n) / (tiles.m + count * tiles.n)))
+    return replace(tiles, n=count * tiles.n, stages=stages)
 
 
 def suits_operands(product: Product, tiles: MatmulTiles) -> bool:
     """Whether each tile has scales of its own, where there are any, and multiplies with one of the matrices that stand
     below each other on the right."""
     is_in_one = not isinstance(product.b, MatrixOperand) or product.b.is_cut_by(tiles.n)
-    return is_in_one and _has_own_scales(product, tiles)
+    has_registers = product.twin is None or (tiles.per_thread <= _MOST_OF_TWO and max(tiles.warps) <= _FEW_WARPS)
+    return is_in_one and has_registers and _has_own_scales(product, tiles)
 
 
 def _has_own_scales(product: Product, tiles: MatmulTiles) -> bool:

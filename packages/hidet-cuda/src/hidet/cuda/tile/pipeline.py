@@ -375,7 +375,7 @@ class _Consumer(TileLowering):
         steps = [
             barrier("wait", stages.full(), stages.phase),
             self.stmts(node.body),
-            wait_for_groups(1),
+            wait_for_groups(len(sums)),
             s.If(before >= 0, self._give_back(before)),
             s.Assign(before, stages.slot),
             stages.advanced(),

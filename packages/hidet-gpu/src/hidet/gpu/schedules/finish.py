@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from hidet.compute.definition import Compute, Operand
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Reduce, Var
+from hidet.ir.node import IRNode
 from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.task import Task
 
+_NOTHING: Mapping[Operand, Expr] = MappingProxyType({})
 
-def finished_value(task: Task, epilogue: Compute, total: Expr) -> Expr | None:
+
+def finished_value(
+    task: Task, epilogue: Compute, total: Expr, others: Mapping[Operand, Expr] = _NOTHING
+) -> Expr | None:
     """An output's element from `total`, the anchor's reduction, and the task's inputs.
 
+    others: what stands for reductions that read these operands of the anchor's definition, of an anchor with several.
     None when the anchor has other stages, or reads something behind its reduction that is computed on the fly.
     """
     stages = task.definition.stages
     stage = stages[-1]
     if len(stages) != 1 or not isinstance(stage, Compute):
         return None
-    around = rewrite(stage.value, lambda node: build.cast(total, node.dtype) if isinstance(node, Reduce) else None)
+
+    def summed(node: IRNode) -> Expr | None:
+        if not isinstance(node, Reduce):
+            return None
+        read = (others[access.operand] for access in accesses(node) if access.operand in others)
+        return build.cast(next(read, total), node.dtype)
+
+    around = rewrite(stage.value, summed)
     sources = task.sources
 
     def renamed(access: Access) -> Expr | None:

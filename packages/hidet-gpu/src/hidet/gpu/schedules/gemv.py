@@ -25,9 +25,10 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 
 THREADS = 128
-COLUMNS = THREADS // WARP * 2
-"""Columns of a block."""
-_EACH = COLUMNS * WARP // THREADS
+_RIGHTS = 2
+"""Columns of right matrices of a warp: two of one, or one of two."""
+COLUMNS = THREADS // WARP * _RIGHTS
+"""Columns of a block, of one right matrix."""
 _AHEAD = 4
 _BYTES = 16
 
@@ -35,6 +36,11 @@ _BYTES = 16
 def step_of(dtype: DType) -> int:
     """Elements along k of which a warp reads ahead."""
     return _AHEAD * WARP * (_BYTES // dtype.nbytes)
+
+
+def columns_of(rights: int) -> int:
+    """Columns of the result of a block, of so many right matrices."""
+    return COLUMNS // rights
 
 
 def gemv_kernel(
@@ -45,32 +51,36 @@ def gemv_kernel(
     c: GTensor,
     rows: int,
     *,
-    epilogue: Callable[[Expr, Expr, Expr], Expr],
+    epilogue: Callable[..., Expr],
     accumulator: DType,
     has_short_step: bool = True,
     weights: Collection[Var] = (),
     batch: Var | None = None,
+    twin: GTensor | None = None,
 ) -> Function:
     """c = epilogue(a b^T, row, column) for a [rows, k] and b [n, k], whose rows start at multiples of 16 bytes and have
     whole parts of 16 bytes, one at least. Matrices below each other in b have multiples of COLUMNS rows, but for the
     last one.
 
-    has_short_step: whether k may be no multiple of `step_of(a.dtype)`. weights: pointers to what nothing writes in a
-    call. The grid has ceil(n / COLUMNS) blocks of `THREADS` threads along x, and those of the index `batch`, which
-    pointers may mention.
+    twin: a matrix like b; the epilogue gets the sum of a twin^T as well, behind the first one. has_short_step: whether
+    k may be no multiple of `step_of(a.dtype)`. weights: pointers to what nothing writes in a call. The grid has
+    ceil(n / columns_of(matrices)) blocks of `THREADS` threads along x, and those of the index `batch`, which pointers
+    may mention.
     """
     k, block = IRBuilder(), build.size_var("block")
+    each = _RIGHTS if twin is None else 1
     part = _BYTES // a.dtype.nbytes
     thread = k.let("thread", thread_in_block())
     lane = k.let("lane", thread % WARP)
-    first = k.let("first_column", (block * (THREADS // WARP) + thread // WARP) * _EACH)
+    first = k.let("first_column", (block * (THREADS // WARP) + thread // WARP) * each)
     # Beyond the last column it is read once more.
     b = b.at(first) if isinstance(b, Stacked) else b
-    columns = [build.minimum(first + column, b.rows - 1) * b.row_stride for column in range(_EACH)]
+    sides = [b] if twin is None else [b, twin]
+    columns = [build.minimum(first + column, b.rows - 1) * b.row_stride for column in range(each)]
     lefts = k.let_each("row", [build.binary("add", a.pointer, a.row_stride * row) for row in range(rows)])
-    rights = k.let_each("column", [build.binary("add", b.pointer, offset) for offset in columns])
+    rights = k.let_each("column", [build.binary("add", s.pointer, offset) for s in sides for offset in columns])
     zero = build.broadcast(build.const(0, accumulator), part)
-    totals = [k.let_each(f"total{row}_", [zero] * _EACH) for row in range(rows)]
+    totals = [k.let_each(f"total{row}_", [zero] * len(rights)) for row in range(rows)]
 
     def read(pointers: list[Var], offsets: list[Expr]) -> list[list[Expr]]:
         """Parts of some rows at some offsets along k, for each of them those of all rows."""
@@ -98,11 +108,11 @@ def gemv_kernel(
 
     first_parts = parts_of(build.index(0))
     early = read(rights, inside(first_parts))
-    row = lane // _EACH if rows > 1 else build.index(0)
-    column = k.let("own_column", first + lane % _EACH)
-    is_there = k.let("is_there", build.logical_and(lane < rows * _EACH, column < c.columns))
-    own = Var("own", accumulator)
-    (value,) = read_early(k, [epilogue(own, row, column)], [own], is_there, weights)
+    row = lane // each if rows > 1 else build.index(0)
+    column = k.let("own_column", first + lane % each)
+    is_there = k.let("is_there", build.logical_and(lane < rows * each, column < c.columns))
+    own = [Var(name, accumulator) for name in ("own", "own_twin")[: len(sides)]]
+    (value,) = read_early(k, [epilogue(*own, row, column)], own, is_there, weights)
     with k.if_(whole > 0):
         multiply(first_parts, early)
     with k.for_range("step", whole - 1, 1) as step:
@@ -121,9 +131,13 @@ def gemv_kernel(
         whole_sum = k.let("total", functools.reduce(operator.add, [build.extract(lanes, n) for n in range(part)]))
         reduce_lanes(k, SUM, [whole_sum], WARP)
         wholes.append(whole_sum)
-    k.declare(own, wholes[-1])
-    for number, whole_sum in enumerate(wholes[:-1]):
-        k.assign(own, build.select(build.equal(lane, number), whole_sum, own))
+    for side, var in enumerate(own):
+        # Sums of a row are of all columns of one matrix, and then of the other one.
+        firsts = range(side * each, len(wholes), len(rights))
+        *others, last = [wholes[at + offset] for at in firsts for offset in range(each)]
+        k.declare(var, last)
+        for number, whole_sum in enumerate(others):
+            k.assign(var, build.select(build.equal(lane, number), whole_sum, var))
     with k.if_(is_there):
         k.store(c.pointer, c.row_stride * row + column, value)
     return Function(name, params, k.body, "kernel", (block, *(() if batch is None else (batch,))))

@@ -142,8 +142,9 @@ def is_small(product: Product, results: int) -> bool:
 
 
 def extents_of(product: Product) -> Extents:
-    """What models know of a product."""
+    """What models know of a product: two right matrices count as one of as many columns as both."""
     batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
+    n *= len(product.rights)
     nbytes, operands = product.a.tensor.type.dtype.nbytes, (product.a, product.b)
     is_between_lines = any(map(_is_between_lines, operands))
     return Extents(batch, m, n, k, nbytes, epilogue_instructions(product), is_between_lines, how_copied(product))

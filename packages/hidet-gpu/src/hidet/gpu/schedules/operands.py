@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hidet import dims
+from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.gpu.schedules.finish import finished_value, single_axis
@@ -60,7 +61,8 @@ class _Operands:
     """Operands, None where they are no matrix, and the axes of the result that are rows, matrices and columns.
 
     The operands' batch has an axis for each of the result's that counts matrices. groups: products whose columns follow
-    each other along the result's columns; there are no other matrices then.
+    each other along the result's columns; there are no other matrices then. twin: a matrix like b, with the operand of
+    the anchor's definition that it is.
     """
 
     a: MatrixOperand | PatchOperand | None
@@ -71,6 +73,7 @@ class _Operands:
     columns: Sequence[int]
     groups: int = 1
     scales: BlockScales | None = None
+    twin: tuple[MatrixOperand, Operand] | None = None
 
 
 def _with_result(
@@ -80,7 +83,10 @@ def _with_result(
     if a is None or b is None:
         return None
     epilogue, total = task.epilogues[0], Var("total", total_type)
-    value = finished_value(task, epilogue, total)
+    twin, of_twin = found.twin or (None, None)
+    twin_total = None if twin is None else Var("total_twin", total_type)
+    others = {} if of_twin is None or twin_total is None else {of_twin: twin_total}
+    value = finished_value(task, epilogue, total, others)
     if value is None or len(epilogue.axes) != len(shape):
         return None
     type_ = task.outputs[0].type
@@ -127,6 +133,8 @@ def _with_result(
         type_,
         is_promoted=factors in FLOATS_OF_8_BITS and not _is_fast(task),
         scales=found.scales,
+        twin=twin and replace(twin, batch_strides=b.batch_strides),
+        twin_total=twin_total,
     )
 
 
@@ -181,6 +189,16 @@ def _stacked_linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequ
     for found in _linear(task, left, right, shape):
         assert not isinstance(found.b, PatchOperand)
         yield found if found.b is None else replace(found, b=replace(found.b, rows=rows, below=tuple(others)))
+
+
+def _gated_linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
+    """Where both weights lie alike."""
+    up = task.anchor_inputs[2]
+    if up is None or up.type.element_strides != right.type.element_strides:
+        return
+    for found in _linear(task, left, right, shape):
+        if isinstance(found.b, MatrixOperand):
+            yield replace(found, twin=(replace(found.b, tensor=up), task.definition.inputs[2]))
 
 
 def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
@@ -279,6 +297,7 @@ def _is_plain(axis: WindowAxis) -> bool:
 _OPERANDS: Mapping[str, Callable[[Task, TaskTensor, TaskTensor, Sequence[Dim]], Iterator[_Operands]]] = {
     "linear": _linear,
     "stacked_linear": _stacked_linear,
+    "gated_linear": _gated_linear,
     "matmul": _matmul,
     "conv": _conv,
     "block_scaled_matmul": _block_scaled_matmul,

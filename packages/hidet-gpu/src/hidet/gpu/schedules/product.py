@@ -196,7 +196,8 @@ class Product:
 
     factors: the type in which matrix units multiply the elements; None where these are multiplied without them.
     is_promoted: whether matrix units that keep fewer digits of sums than f32 has may add up the products of one step
-    alone. scales: what the products of a step are multiplied with; None for nothing.
+    alone. twin: a matrix like `b`, whose product with `a` `value` takes as well, as `twin_total`; None for none.
+    scales: what the products of a step are multiplied with; None for nothing.
     batches: extents of the axes of the batch, the fastest last; none where there is one matrix. value: an element of
     the result from `total`, the sum, over the result's axes, of which `batch_axes`, `row_axis` and `column_axis` count
     matrices, rows and columns; the others are 0. When `column_axis` is the axis of the batch, the columns of a matrix
@@ -221,6 +222,18 @@ class Product:
     result: TensorType
     is_promoted: bool = False
     scales: BlockScales | None = None
+    twin: MatrixOperand | None = None
+    twin_total: Var | None = None
+
+    @property
+    def rights(self) -> tuple[MatrixOperand | PatchOperand, ...]:
+        """What `a` is multiplied with."""
+        return (self.b,) if self.twin is None else (self.b, self.twin)
+
+    @property
+    def totals(self) -> tuple[Var, ...]:
+        """The sums that `value` takes, one of each of `rights`."""
+        return (self.total,) if self.twin_total is None else (self.total, self.twin_total)
 
     @property
     def batch(self) -> Dim:

@@ -42,7 +42,7 @@ class ProductKernel:
         read: list[Operand] = []
         if multiplies:
             read += [tensor.operand for tensor in product.a.tensors]
-            read += computed_from or [tensor.operand for tensor in product.b.tensors]
+            read += computed_from or [tensor.operand for right in product.rights for tensor in right.tensors]
             read += [] if product.scales is None else [product.scales.a.operand, product.scales.b.operand]
         if finishes:
             read += [access.operand for access in accesses(product.value)]
@@ -158,8 +158,8 @@ class ProductKernel:
         return lowering
 
     def finish(self, c: GTensor, epilogue_operands: Sequence[Operand] = (), *, is_inside: bool) -> Callable[..., Expr]:
-        """What is stored in the task's output `c`: a function of a sum, its row, its column, and the elements there of
-        the `epilogue_operands`.
+        """What is stored in the task's output `c`: a function of the sums of `Product.totals`, their row, their column,
+        and the elements there of the `epilogue_operands`.
 
         is_inside: whether it is asked for places inside of `c` only.
         """
@@ -169,10 +169,13 @@ class ProductKernel:
         )
         lowering = self.lowering(reads)
 
-        def value(total: Expr, row: Expr, column: Expr, *elements: Expr) -> Expr:
+        def value(*given: Expr) -> Expr:
+            count = len(product.totals)
+            totals, (row, column, *elements) = given[:count], given[count:]
             for operand, element in zip(epilogue_operands, elements, strict=True):
                 lowering.readers[operand] = _always(element)
-            bindings = {**product.place(self._numbers, row, column, c.columns), product.total: total}
+            sums = dict(zip(product.totals, totals, strict=True))
+            bindings = {**product.place(self._numbers, row, column, c.columns), **sums}
             result = lowering.resolve(product.value, bindings)
             if is_inside or not reads:
                 return result

@@ -61,6 +61,7 @@ class Multiplication:
 
     a: GTensor | Gathered | Stacked
     b: GTensor | Gathered | Stacked
+    twin: GTensor | Gathered | Stacked | None
     c: GTensor
     epilogue: Callable[..., Expr]
     epilogue_operands: tuple[GTensor, ...]
@@ -109,7 +110,7 @@ class ProductLaunches:
     def _are_aligned(self) -> Expr | None:
         """Whether tensors start at multiples of 16 bytes; None where they always do."""
         product = self.product
-        operands = [tensor.operand for side in (product.a, product.b) for tensor in side.tensors]
+        operands = [tensor.operand for side in (product.a, *product.rights) for tensor in side.tensors]
         others = [operand for operand, own in own_places(self.task, product).items() if own.has_columns]
         return self.builder.are_aligned((*operands, *others, self._output))
 
@@ -139,6 +140,9 @@ class ProductLaunches:
         product, scope, partial = self.product, kernel.scope, self.partial
         a = kernel.source(product.a, premises.a, is_small=premises.is_small)
         b = kernel.source(product.b, premises.b, is_small=premises.is_small)
+        twin = None
+        if product.twin is not None:
+            twin = kernel.source(product.twin, premises.b, is_small=premises.is_small)
         epilogue_operands: dict[Operand, GTensor] = {}
         steps: tuple[Expr, Expr] | None = None
         epilogue: Callable[..., Expr] = kernel.unfinished
@@ -152,7 +156,7 @@ class ProductLaunches:
             steps = self._steps_of_split(kernel, tiles)
         outer = product.batch * self.splits
         batch = None if outer == 1 else (kernel.outer, scope.size(outer, "outer"))
-        return Multiplication(a, b, c, epilogue, tuple(epilogue_operands.values()), batch, outer, steps)
+        return Multiplication(a, b, twin, c, epilogue, tuple(epilogue_operands.values()), batch, outer, steps)
 
     def _steps_of_split(self, kernel: ProductKernel, tiles: MatmulTiles) -> tuple[Expr, Expr]:
         """The first step along k of a block's split, and how many it has."""
@@ -167,7 +171,7 @@ class ProductLaunches:
     ) -> Function:
         """The kernel without matrix units. are_whole: whether rows of the operands are whole parts of 16 bytes."""
         product = self.product
-        assert not isinstance(what.a, Stacked) and not isinstance(what.b, Stacked)
+        assert not isinstance(what.a, Stacked) and not isinstance(what.b, Stacked) and what.twin is None
         return simt.simt_kernel(
             name,
             (),
@@ -203,7 +207,12 @@ class ProductLaunches:
         name, kernel = builder.name(), ProductKernel(self.task, product, multiplies=True, finishes=True)
         a = kernel.source(product.a, premises.a, is_small=premises.is_small)
         b = kernel.source(product.b, premises.b, is_small=premises.is_small)
-        assert isinstance(a, GTensor) and isinstance(b, GTensor | Stacked)
+        twin = None
+        if product.twin is not None:
+            twin = kernel.source(product.twin, premises.b, is_small=premises.is_small)
+        assert (
+            isinstance(a, GTensor) and isinstance(b, GTensor | Stacked) and (twin is None or isinstance(twin, GTensor))
+        )
         c = kernel.result(premises.result)
         is_batch = product.batch != 1
         # Layers whose number of rows a call tells share one program, whatever the length of their sums.
@@ -220,8 +229,9 @@ class ProductLaunches:
             has_short_step=is_shared or dims.divisibility(product.k) % gemv.step_of(a.dtype) != 0,
             weights=kernel.weights,
             batch=kernel.outer if is_batch else None,
+            twin=twin,
         )
-        blocks = builder.size(dims.ceildiv(product.n, gemv.COLUMNS))
+        blocks = builder.size(dims.ceildiv(product.n, gemv.columns_of(len(product.rights))))
         grid = (blocks, *((builder.size(product.batch),) if is_batch else ()))
         function = with_weights(replace(function, params=kernel.scope.params), kernel.weights)
         return builder.launch(function, self.pointers(kernel), kernel.scope.arguments, grid, gemv.THREADS)

@@ -78,6 +78,7 @@ def matmul_kernel(
     c: GTensor,
     tiles: MatmulTiles,
     *,
+    twin: Source | None = None,
     a_is_transposed: bool = False,
     b_is_transposed: bool = False,
     epilogue: Callable[..., Expr] | None = None,
@@ -91,6 +92,7 @@ def matmul_kernel(
 ) -> TileKernel:
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
+    twin: a matrix like b, whose product with a the epilogue gets as well, behind the first one; None for none.
     epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
     elements there of the matrices `epilogue_operands`; None converts. Those are like c, or a row for all where their
     row stride is the constant 0, and a column for all where they have 1. They are fetched before the products where
@@ -106,8 +108,13 @@ def matmul_kernel(
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
     tile_a = _tile("tile_a", factors or a.dtype, tiles.m, tiles.k, a_is_transposed)
-    tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed)
+    rights = (b,) if twin is None else (b, twin)
+    tiles_b = [
+        _tile(name, factors or right.dtype, tiles.k, tiles.n, b_is_transposed)
+        for name, right in zip(("tile_b", "tile_twin"), rights, strict=False)
+    ]
     total = RTile("total", accumulator, tiles.m, tiles.n, tiles.is_transposed)
+    totals = [total] if twin is None else [total, replace(total, name="total_twin")]
     part = RTile("part", accumulator, tiles.m, tiles.n, tiles.is_transposed) if is_promoted else total
     # Of the products of a step; and those of the next one, on their way while it is multiplied.
     scale = RTile("scale", accumulator, tiles.m, 1, tiles.is_transposed)
@@ -120,13 +127,19 @@ def matmul_kernel(
         at = (first + step) * tiles.k
         return [
             load(tile_a, a, *((at, row) if a_is_transposed else (row, at))),
-            load(tile_b, b, *((column, at) if b_is_transposed else (at, column))),
+            *[
+                load(tile, right, *((column, at) if b_is_transposed else (at, column)))
+                for tile, right in zip(tiles_b, rights, strict=True)
+            ],
         ]
 
     def multiplied(step: Expr) -> list[TileStmt]:
-        product = mma(part, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
+        product, *others = [
+            mma(sums, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
+            for sums, tile_b in zip((part, *totals[1:]), tiles_b, strict=True)
+        ]
         if part is total:
-            return [product]
+            return [product, *others]
         if step_scales is None:
             return [fill(part, 0), product, map(total, [total, part], lambda sum_, new, row, column: sum_ + new)]
         return [
@@ -169,7 +182,8 @@ def matmul_kernel(
         if epilogue is None:
             return build.cast(value, c.dtype)
         *elements, inner_row, inner_column = rest
-        return epilogue(value, row + inner_row, column + inner_column, *elements)
+        sums = (value, *elements[: len(totals) - 1])
+        return epilogue(*sums, row + inner_row, column + inner_column, *elements[len(totals) - 1 :])
 
     grid = ((c.columns + (tiles.n - 1)) // tiles.n, (c.rows + (tiles.m - 1)) // tiles.m)
     return TileKernel(
@@ -178,12 +192,12 @@ def matmul_kernel(
         (block_column, block_row, *(() if batch is None else batch[:1])),
         tiles.warps,
         (
-            fill(total, 0),
+            *[fill(sums, 0) for sums in totals],
             *early,
             *asked(first),
             ring(count, tiles.stages, loads, multiplied),
             *late,
-            map(result, [total, *others], finish),
+            map(result, [*totals, *others], finish),
             store(c, result, *origin),
         ),
         ((row, block_row * tiles.m), (column, block_column * tiles.n)),
