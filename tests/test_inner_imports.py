@@ -81,7 +81,7 @@ OPTIONAL: Mapping[str, set[str]] = {
 }
 
 # A private name that a version of torch lacks breaks what needs it, and nothing else.
-PRIVATE_NAMES = {"torch/compat.py": "torch", "torch/compat_state.py": "torch"}
+PRIVATE_NAMES = {"torch/compat.py": "torch", "torch/compat_untraced.py": "torch", "torch/compat_state.py": "torch"}
 
 # Circles that do no harm: none of their parts is of use without the others. Modules -> why.
 CIRCLES: Mapping[frozenset[str], str] = {

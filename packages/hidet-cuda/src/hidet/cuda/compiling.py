@@ -116,8 +116,9 @@ def _shared_bytes(sources: Sequence[KernelSource]) -> dict[str, int]:
 
 
 def _host_job(job: CompileJob, host: Module) -> CompileJob:
-    """The host functions of a module. Launches are straight-line code that gains nothing from optimisation."""
-    return CompileJob(job.name, host, effort=min(job.effort, 1))
+    """The host functions of a module. Launches are straight-line code: optimising it takes ten times as long as translating
+    it, and saves a call nothing that counts beside the launches."""
+    return CompileJob(job.name, host, effort=0)
 
 
 def _compiler_options(kernel: Function) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import torch
 from hidet.context import CompileContext, Options, make_context
 from hidet.errors import OptionError
 from hidet.torch import compat, compat_memory
+from hidet.torch.compat_untraced import leave_untraced
 from hidet.torch.compiled_models import current_record, in_same_record, recording
 from hidet.torch.config import compares_results, prints_graphs, settings_by_name
 from hidet.torch.correctness import reporting
@@ -29,7 +30,7 @@ from torch import fx
 _RECOMPILES = logging.getLogger("hidet.recompile")
 
 # Of all modules torch.compile loads this one before it traces a function, which may call others of hidet.
-compat.leave_untraced(hidet, "torch")
+leave_untraced(hidet, "torch")
 
 
 def compile_fx(

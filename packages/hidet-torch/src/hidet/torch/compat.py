@@ -5,15 +5,12 @@ Checked against torch 2.11 and 2.13; a name that moves is to be followed here.
 
 from __future__ import annotations
 
-import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from importlib import import_module
-from importlib.machinery import PathFinder
 from operator import attrgetter
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -583,17 +580,3 @@ def forget_graph_breaks() -> None:
     from torch._dynamo.utils import counters
 
     counters["graph_break"].clear()
-
-
-def leave_untraced(package: ModuleType, *but: str) -> None:
-    """Let dynamo run the functions of a package's modules instead of tracing into them. but: modules that it traces."""
-    from torch._dynamo import trace_rules
-
-    prefix = f"{package.__name__}."
-    left = {prefix + name for name in but}
-    modules = [module for module in pkgutil.iter_modules(package.__path__, prefix) if module.name not in left]
-    found = [PathFinder.find_spec(module.name, package.__path__) for module in modules]
-    places = [spec.origin.removesuffix("__init__.py") for spec in found if spec is not None and spec.origin is not None]
-    # torch compiles all of its patterns anew for each module that is added by its function, which takes seconds.
-    trace_rules.SKIP_DIRS.extend(places)
-    trace_rules.add(modules[-1].name)
