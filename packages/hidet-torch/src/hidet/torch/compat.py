@@ -195,7 +195,10 @@ def run_aot(
     forward and backward before it is parted. after_partition: may change the forward graph, whose outputs from this
     number on are kept for the backward graph. The result takes what `gm` takes.
     """
-    from torch._dynamo.backends.common import aot_autograd
+    # torch's backend around this function imports all of Inductor to log what it traces.
+    from torch._dynamo import disable
+    from torch._dynamo.utils import flatten_graph_inputs
+    from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
@@ -204,16 +207,30 @@ def run_aot(
         after_partition(forward, kwargs["num_fwd_outputs"])
         return forward, backward
 
-    backend = aot_autograd(
-        fw_compiler=forward_compiler,
-        bw_compiler=backward_compiler,
-        inference_compiler=inference_compiler,
-        decompositions=dict(decompositions),
-        partition_fn=partition,
-        keep_inference_input_mutations=True,
-    )
-    compiled: Callable[..., Any] = backend(gm, example_inputs)
-    return compiled
+    def compile_backward(*arguments: Any) -> Any:
+        # Dynamo may be active where gradients are computed, and is to trace neither the compiler nor what it makes.
+        compile_untraced = disable(backward_compiler, reason="hidet's compiler is not traced")
+        return disable(compile_untraced(*arguments), reason="hidet has compiled the backward graph")
+
+    def compile_flat(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = aot_module_simplified(
+            gm,
+            inputs,
+            fw_compiler=forward_compiler,
+            bw_compiler=compile_backward,
+            inference_compiler=inference_compiler,
+            decompositions=dict(decompositions),
+            partition_fn=partition,
+            keep_inference_input_mutations=True,
+        )
+        return compiled
+
+    if any(isinstance(value, list | tuple | dict) for value in example_inputs):
+        compiled = flatten_graph_inputs(gm, example_inputs, compile_flat)
+    else:
+        compiled = compile_flat(gm, example_inputs)
+    untraced: Callable[..., Any] = disable(compiled, reason="hidet has compiled the graph")
+    return untraced
 
 
 def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
