@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "dims": {"errors"},
     "cache_key": {"errors"},
     "private_files": set(),
+    "cpus": set(),
     "cache": {"cache_key", "errors", "private_files"},
     "plugins": {"errors", "lazy", "loading"},
     "ir": BASE,
@@ -62,7 +63,9 @@ ALLOWED: dict[str, set[str] | None] = {
     # Tensors that users hold, and operators on them, which are compiled to run.
     "api": GRAPH | CONTEXT | {"compiler", "fusion", "passes", "runtime", "schedule"},
     "ops": {"api"},
-    "compiler": GRAPH | CONTEXT | {"operators", "schedule", "fusion", "host", "passes", "runtime", "progress"},
+    "compiler": GRAPH
+    | CONTEXT
+    | {"operators", "schedule", "fusion", "host", "passes", "runtime", "progress", "option", "cpus"},
     # Names that users' scripts call.
     "driver": {"compiler"},
     "drivers": {"compiler"},

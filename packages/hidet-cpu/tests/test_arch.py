@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hidet.cpu.arch import arch_from_text, available_cpus, host_arch
+from hidet.cpu.arch import arch_from_text, host_arch
+from hidet.cpus import available_cpus
 from hidet.errors import OptionError
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -38,6 +39,17 @@ def test_the_facts_of_a_device_are_what_its_driver_says(fake: FakeDriver) -> Non
     target = CudaTarget("1")
     assert (target.multiprocessors, target.multiprocessor_threads) == (108, 2048)
     assert (target.block_shared_memory, target.multiprocessor_shared_memory) == (163 << 10, 164 << 10)
+
+
+def test_a_target_in_another_process_knows_its_device_without_opening_it(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = CudaTarget("1")
+    sent = pickle.dumps(target)
+    monkeypatch.setattr(CudaTarget, "memory", None)
+    received = pickle.loads(sent)
+    assert (received.device, received.arch) == ("cuda:1", target.arch)
+    assert received.facts == target.facts
 
 
 @pytest.mark.parametrize(

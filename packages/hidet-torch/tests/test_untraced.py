@@ -9,7 +9,9 @@ import hidet.schedule
 from hidet.torch.compat_untraced import leave_untraced
 
 
-def test_modules_left_untraced_are_skipped_and_torch_compiles_no_pattern_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_left_untraced_are_skipped_and_torch_compiles_no_pattern_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiled: list[int] = []
     make = trace_rules._recompile_re
     monkeypatch.setattr(trace_rules, "SKIP_DIRS", [])

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """cache_dir: where machine code is kept, None for HIDET_CACHE_DIR or the user's cache. cache: whether it is.
-    search_space: as of `hidet.Options`, where they say nothing. workers: processes that compile for the host, None for
-    HIDET_NUM_WORKERS or as many as are worth it. dump: as of `hidet.Options`, where neither they nor HIDET_DUMP say so.
+    search_space: as of `hidet.Options`, where they say nothing. workers: processes that compile beside this one,
+    None for HIDET_NUM_WORKERS or as many as are worth it. dump: as of `hidet.Options`, where neither they nor HIDET_DUMP
+    say so.
     machines: what is compiled for where a target is named without a machine, by target. others: what settings and
     options of wheels were set to."""
 
@@ -116,7 +117,7 @@ def get_search_space() -> int:
 
 
 def num_local_workers(num_workers: int | None = None) -> None:
-    """How many processes compile for the host; 0 is this process alone, None as many as are worth it."""
+    """How many processes compile beside this one; 0 is this process alone, None as many as are worth it."""
     if num_workers is not None and num_workers < 0:
         raise OptionError(f"num_local_workers is a number of processes or None, got {num_workers!r}")
     _SETTINGS.set(replace(current(), workers=num_workers))
@@ -127,8 +128,21 @@ def get_num_local_workers() -> int | None:
     return current().workers
 
 
+def chosen_workers() -> int | None:
+    """How many processes the user wants: what `num_local_workers` has set, else HIDET_NUM_WORKERS; None for neither.
+
+    OptionError for a variable that is no number.
+    """
+    override = os.environ.get("HIDET_NUM_WORKERS")
+    if current().workers is not None or not override:
+        return current().workers
+    if not override.isdigit():
+        raise OptionError(f"HIDET_NUM_WORKERS is {override!r}, expected a number of processes", hint="0 means none")
+    return int(override)
+
+
 def parallel_build(enabled: bool = True) -> None:
-    """Whether code for the host is compiled by several processes where that is worth it."""
+    """Whether several processes compile where that is worth it."""
     num_local_workers(None if enabled else 0)
 
 

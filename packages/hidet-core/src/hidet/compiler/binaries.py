@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+from hidet.compiler.workers import CompileWorkers
 from hidet.context import CompileContext
 from hidet.host.code_cache import keep_modules, read_modules
 from hidet.host.units import CompileUnit
@@ -15,10 +16,10 @@ from hidet.target import Binary, CompileJob
 
 
 def compile_modules(
-    units: Mapping[str, CompileUnit], ctx: CompileContext, together: bool = True
+    units: Mapping[str, CompileUnit], ctx: CompileContext, workers: CompileWorkers | None = None, together: bool = True
 ) -> tuple[list[Binary], int]:
-    """Machine code of every module, from the cache where it is there; also how many were. together: keep the modules of
-    a large graph there as one entry, too.
+    """Machine code of every module, from the cache where it is there; also how many were. workers: other
+    processes that compile. together: keep the modules of a large graph there as one entry, too.
 
     Modules are lowered when their code is not there, or when somebody wants to see them lowered.
     """
@@ -26,7 +27,14 @@ def compile_modules(
     is_watched = ctx.options.verify or ctx.options.dump is not None
     lowered = [name for name in units if name not in stored or is_watched]
     with CompileProgress() as progress:
-        made = ctx.target.compile(_jobs(lowered, units, stored, ctx), progress.update) if lowered else []
+
+        def compile_here(names: Iterable[str]) -> list[Binary]:
+            return ctx.target.compile(_jobs(names, units, stored, ctx), progress.update)
+
+        if workers is None or is_watched:
+            made = compile_here(lowered) if lowered else []
+        else:
+            made = workers.compile({name: units[name] for name in lowered}, compile_here)
     fresh = {binary.name: binary.data for binary in made}
     if fresh:
         keep_modules(units, stored, fresh, ctx, together)

@@ -10,6 +10,7 @@ from hidet.compiler.loading import bundle_of, load_graph
 from hidet.compiler.lowered import LoweredGraph
 from hidet.compiler.lowering import lower_graph
 from hidet.compiler.report import report_on
+from hidet.compiler.workers import CompileWorkers, wanted_workers
 from hidet.context import CompileContext
 from hidet.graph.graph import Graph
 from hidet.graph.verify import verify_graph
@@ -24,16 +25,17 @@ def compile_stepwise(
     graph: Graph, key: CacheKey | None, signature: Signature | None, clock: Clock, ctx: CompileContext
 ) -> tuple[CompiledGraph, LoweredGraph]:
     """Compile a graph, and keep it under a key unless that is None. signature: as `compile_graph` takes it."""
-    with clock("graph"):
-        verify_graph(graph)
-        optimized = run_graph_passes(graph, ctx)
-    with clock("build"):
-        lowered = lower_graph(optimized, graph, ctx)
-        units = compile_units(
-            lowered.main_code, lowered.prepare_code, kernel_asserts_reach_host=ctx.target.device == "cpu"
-        )
-    with clock("compile"):
-        binaries, cached = compile_modules(units, ctx, together=key is None)
+    with CompileWorkers(wanted_workers(graph, ctx), ctx) as workers:
+        with clock("graph"):
+            verify_graph(graph)
+            optimized = run_graph_passes(graph, ctx)
+        with clock("build"):
+            lowered = lower_graph(optimized, graph, ctx)
+            units = compile_units(
+                lowered.main_code, lowered.prepare_code, kernel_asserts_reach_host=ctx.target.device == "cpu"
+            )
+        with clock("compile"):
+            binaries, cached = compile_modules(units, ctx, workers, together=key is None)
     report = report_on(graph, optimized, lowered, len(binaries), cached, clock, ctx)
     compiled = load_graph(bundle_of(lowered, binaries, signature, ctx), report, clock, ctx)
     # Who compiles the graph again is to be warned again, by the steps that do.

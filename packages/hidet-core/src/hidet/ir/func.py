@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
@@ -61,6 +61,13 @@ class Function:
     result: ValueType | None = None
     attributes: tuple[tuple[str, object], ...] = ()
     _digest: str | None = field(default=None, init=False, repr=False)  # kept by `hidet.ir.structural`
+
+
+def named(function: Function, name: str) -> Function:
+    """The function under another name. It keeps its digest, of which its name is no part."""
+    renamed = replace(function, name=name)
+    object.__setattr__(renamed, "_digest", function._digest)
+    return renamed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

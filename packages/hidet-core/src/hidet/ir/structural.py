@@ -48,6 +48,14 @@ def structural_equal(a: object, b: object, operand_shapes: bool = False) -> bool
     return canonical_text((a,), operand_shapes) == canonical_text((b,), operand_shapes)
 
 
+def function_digest(function: Function) -> str:
+    """What a function is known by, whatever its name is: 64 hexadecimal digits."""
+    if function._digest is None:
+        structural_hash(function)
+    assert function._digest is not None
+    return function._digest
+
+
 def canonical_text(things: Sequence[object], operand_shapes: bool = False) -> str:
     """The lines described above, followed by one line that refers to them."""
     scope = _Scope(operand_shapes)

@@ -101,6 +101,11 @@ def load_registry() -> Registry:
     return _load(*_environment()) if block is None else block.registry
 
 
+def is_of_environment(registry: Registry) -> bool:
+    """Whether a registry has what any process finds that has this one's environment and import path."""
+    return registry is _load(*_environment())
+
+
 def use(plugin: object) -> AbstractContextManager[Registry]:
     """Have a plug-in active in a `with` block, as if it were installed: for tests and notebooks. Gives the registry.
 

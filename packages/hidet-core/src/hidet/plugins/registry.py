@@ -96,6 +96,11 @@ class Callback:
     function: Callable[..., object]
     arguments: tuple[str, ...]
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is of somebody else than hidet's own wheels."""
+        return not self.function.__module__.startswith("hidet.")
+
 
 def current_name(replaced: Mapping[tuple[str, str], str], kind: str, name: str) -> str:
     """The name of the spec that stands in the place of the one once called `name`, through every replacement."""

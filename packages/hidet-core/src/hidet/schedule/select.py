@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from hidet.errors import ScheduleError
 from hidet.ir.expr import Call
-from hidet.ir.func import Function, Module
+from hidet.ir.func import Function, Module, named
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Invoke, Launch
 from hidet.ir.visit import rewrite
@@ -230,7 +230,8 @@ def _renamed(module: Module, names: dict[str, str], calls_change: bool) -> Modul
         looked_into = calls_change or function.kind == "host"
         body = rewrite(function.body, change) if looked_into else function.body
         name = names.get(function.name, function.name)
-        # A function that stays as it is keeps the digest that it has.
-        return function if name == function.name and body is function.body else replace(function, name=name, body=body)
+        if body is not function.body:
+            return replace(function, name=name, body=body)
+        return function if name == function.name else named(function, name)
 
     return Module(tuple(map(renamed, module.functions)), names.get(module.entry, module.entry), module.externals)

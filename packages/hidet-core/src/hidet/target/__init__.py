@@ -147,7 +147,11 @@ class LoadedCode(Protocol):
 
 
 class Target(Protocol):
-    """A kind of device and how to make code for it."""
+    """A kind of device and how to make code for it.
+
+    A target that goes through pickle, and compiles as before in another process on this machine, may have an attribute
+    `compiles_apart = True`: child processes compile modules of large graphs then (`hidet.compiler.workers`).
+    """
 
     @property
     def name(self) -> str:

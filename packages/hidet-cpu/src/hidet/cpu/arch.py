@@ -7,7 +7,6 @@ inspected here. Nothing else in this package asks the operating system about the
 from __future__ import annotations
 
 import functools
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,17 +135,6 @@ def arch_from_text(text: str) -> CpuArch:
     enabled = {**dict.fromkeys(model.features, True), **wanted}
     llvm_name = _LLVM_NAMES.get(name, name)
     return _make_arch(llvm_name, _triple_for(model.isa), enabled, model.l1_bytes, model.l2_bytes)
-
-
-def available_cpus() -> int:
-    """CPUs that this process may use: its affinity mask, further limited by the CPU quota of its control group."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        limit = count if quota == "max" else math.ceil(int(quota) / int(period))
-    except (OSError, ValueError, ZeroDivisionError):
-        limit = count
-    return max(1, min(count, limit))
 
 
 def _make_arch(name: str, triple: str, enabled: dict[str, bool], l1_bytes: int, l2_bytes: int) -> CpuArch:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hidet.cpu.arch import available_cpus, host_arch
+from hidet.cpu.arch import host_arch
 from hidet.cpu.toolchain import toolchain_version
+from hidet.cpus import available_cpus
 from hidet.doctor import Check
 
 _SIMD = ("sse4.2", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "avx512fp16", "neon", "sve", "bf16")

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hidet.cpu.arch import CpuArch, available_cpus
+from hidet.cpu.arch import CpuArch
+from hidet.cpus import available_cpus
 from hidet.dtypes import DType
 from hidet.target.constants import DeviceConstants, MemoryLevel
 

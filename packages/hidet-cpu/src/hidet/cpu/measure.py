@@ -11,9 +11,10 @@ import numpy as np
 from hidet import dtypes
 from hidet.compiler.modules import compile_module
 from hidet.context import CompileContext
-from hidet.cpu.arch import CpuArch, available_cpus
+from hidet.cpu.arch import CpuArch
 from hidet.cpu.constants import last_level_bytes, processor_name
 from hidet.cpu.schedules.gemm_tile import multiply_add
+from hidet.cpus import available_cpus
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder

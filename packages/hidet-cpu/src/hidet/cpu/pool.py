@@ -15,9 +15,10 @@ from collections.abc import Mapping
 
 from hidet.cache import CacheKey, KernelCache
 from hidet.cpu import pool_code
-from hidet.cpu.arch import available_cpus, host_arch
+from hidet.cpu.arch import host_arch
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.toolchain import compile_object, toolchain_version
+from hidet.cpus import available_cpus
 from hidet.errors import CodegenError, OptionError
 
 _SPIN_US = 1000.0

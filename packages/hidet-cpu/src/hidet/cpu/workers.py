@@ -25,10 +25,11 @@ import llvmlite
 
 import hidet
 from hidet import option
-from hidet.cpu.arch import CpuArch, available_cpus
+from hidet.cpu.arch import CpuArch
 from hidet.cpu.frames import COMPILED, REPLY, REQUEST, read_frame, write_frame
 from hidet.cpu.toolchain import compile_object, kernel_name
-from hidet.errors import CompileError, OptionError
+from hidet.cpus import available_cpus
+from hidet.errors import CompileError
 
 IN_PROCESS_BELOW = 12
 """Batches of fewer modules are compiled in this process: starting a child costs as much as several small modules."""
@@ -73,12 +74,7 @@ def compile_objects(
 
 def _wanted_workers(module_count: int, worker_count: int | None) -> int:
     if worker_count is None:
-        worker_count = option.current().workers
-    override = os.environ.get("HIDET_NUM_WORKERS")
-    if worker_count is None and override:
-        if not override.isdigit():
-            raise OptionError(f"HIDET_NUM_WORKERS is {override!r}, expected a number of processes", hint="0 means none")
-        worker_count = int(override)
+        worker_count = option.chosen_workers()
     # Without an interpreter to start (embedded or frozen into an application) there are no children.
     if not sys.executable or getattr(sys, "frozen", False):
         return 0

@@ -116,8 +116,8 @@ def _shared_bytes(sources: Sequence[KernelSource]) -> dict[str, int]:
 
 
 def _host_job(job: CompileJob, host: Module) -> CompileJob:
-    """The host functions of a module. Launches are straight-line code: optimising it takes ten times as long as translating
-    it, and saves a call nothing that counts beside the launches."""
+    """The host functions of a module. Launches are straight-line code: to optimise it takes ten times as long as to
+    translate it, and saves nothing that counts beside the launches."""
     return CompileJob(job.name, host, effort=0)
 
 

@@ -53,6 +53,7 @@ class CudaTarget:
     warp_size = WARP_SIZE
     block_threads = BLOCK_THREADS
     multiprocessor_registers = MULTIPROCESSOR_REGISTERS
+    compiles_apart = True
 
     def __init__(self, machine: str | None = None) -> None:
         is_number = machine is not None and machine.isdigit()
@@ -60,6 +61,11 @@ class CudaTarget:
         self._arch = None if is_number else machine
         if self._arch is not None:
             capability_of(self._arch)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a process has to know that compiles for the device, which it does not open."""
+        asked = {"architecture": self.architecture, "facts": self.facts}
+        return {"index": self.index, "_arch": self._arch, **asked}
 
     @property
     def device(self) -> str:

@@ -196,10 +196,11 @@ def run_aot(
     number on are kept for the backward graph. The result takes what `gm` takes.
     """
     # torch's backend around this function imports all of Inductor to log what it traces.
-    from torch._dynamo import disable
     from torch._dynamo.utils import flatten_graph_inputs
-    from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    disable: Any = torch.compiler.disable
+    compile_simplified: Any = import_module("torch._functorch.aot_autograd").aot_module_simplified
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         before_partition(joint)
@@ -213,7 +214,7 @@ def run_aot(
         return disable(compile_untraced(*arguments), reason="hidet has compiled the backward graph")
 
     def compile_flat(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = aot_module_simplified(
+        compiled: Callable[..., Any] = compile_simplified(
             gm,
             inputs,
             fw_compiler=forward_compiler,

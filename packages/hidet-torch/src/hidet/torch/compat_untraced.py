@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
@@ -11,8 +12,7 @@ from typing import Any
 
 def leave_untraced(package: ModuleType, *but: str) -> None:
     """Let dynamo run the functions of a package's modules instead of tracing into them. but: modules that it traces."""
-    from torch._dynamo import trace_rules
-
+    trace_rules: Any = import_module("torch._dynamo.trace_rules")
     prefix = f"{package.__name__}."
     left = {prefix + name for name in but}
     modules = [module for module in pkgutil.iter_modules(package.__path__, prefix) if module.name not in left]
