@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Settings:
     """cache_dir: where machine code is kept, None for HIDET_CACHE_DIR or the user's cache. cache: whether it is.
     search_space: as of `hidet.Options`, where they say nothing. workers: processes that compile beside this one,
-    None for HIDET_NUM_WORKERS or as many as are worth it. dump: as of `hidet.Options`, where neither they nor HIDET_DUMP
-    say so.
+    None for HIDET_NUM_WORKERS or as many as are worth it. dump: as of `hidet.Options`, where they say nothing, nor
+    HIDET_DUMP does.
     machines: what is compiled for where a target is named without a machine, by target. others: what settings and
     options of wheels were set to."""
 
