@@ -77,7 +77,8 @@ def as_expr(value: ExprLike, like: Type) -> Expr:
         if not isinstance(like, PointerType) and not element_dtype(like).is_bool:
             value = cast(value, element_dtype(like))
     if not isinstance(value, Expr):
-        value = const(value, element_dtype(like))
+        dtype = element_dtype(like)
+        value = index_number(value) if dtype is INDEX and type(value) is int else const(value, dtype)
     if lanes_of(like) > 1 and value.lanes == 1:
         return broadcast(value, lanes_of(like))
     return value
@@ -122,8 +123,10 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """Apply a row of BINARY_OPS; one side may be a Python number, types must agree otherwise."""
     row = BINARY_OPS[op]
     if isinstance(a, Expr):
-        b = as_expr(b, a.type)
-        a = as_expr(a, b.type)
+        # Most are of one type already, and thousands are made in a compilation.
+        if not isinstance(b, Expr) or b.type is not a.type:
+            b = as_expr(b, a.type)
+            a = as_expr(a, b.type)
     elif isinstance(b, Expr):
         a = as_expr(a, b.type)
     else:

@@ -25,9 +25,10 @@ def walk(root: IRNode, leave_out: Collection[IRNode] = ()) -> Iterator[IRNode]:
     seen: set[int] = set()
     while stack:
         current = stack.pop()
-        if id(current) in seen or (leave_out and current in leave_out):
+        number = id(current)
+        if number in seen or (leave_out and current in leave_out):
             continue
-        seen.add(id(current))
+        seen.add(number)
         yield current
         if current.child_fields:
             stack += current.children()[::-1]

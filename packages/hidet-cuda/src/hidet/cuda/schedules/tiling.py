@@ -276,7 +276,8 @@ def _cycles(
     speed: Speed,
 ) -> Amount:
     nbytes = extents.nbytes
-    tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2).upright
+    as_halves = tiling.tiles if nbytes == 2 else replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
+    tiles = as_halves.upright
     rows, columns = ceil_ratio(extents.m, tiling.tiles.m), ceil_ratio(extents.n, tiling.tiles.n)
     blocks = extents.batch * rows * columns * splits
     steps = ceil_ratio(ceil_ratio(extents.k, tiling.tiles.k), splits)
@@ -293,8 +294,7 @@ def _cycles(
         loaded = int((tiles.m + columns) * tiles.k * 2 * (_BETWEEN_LINES if extents.is_between_lines else 1))
         store = _NARROW_STORE if tiling.tiles.is_transposed or tiles.n % _STAGED_COLUMNS else _STORE
         finish = tiles.m * tiles.n * (store + extents.epilogue) // _INSTRUCTIONS
-        shared = warp_specialized_bytes(replace(tiling.tiles, k=tiles.k))
-        room = resident_blocks(shared, _SPECIALIZED_THREADS, target)
+        room = resident_blocks(warp_specialized_bytes(as_halves), _SPECIALIZED_THREADS, target)
         computed = _warp_specialized_cycles(tiles, steps, own, at_once, loaded, finish, room, speed)
         # Half of whichever is shorter, reading or multiplying, is hidden.
         overlapped = largest(computed, read) + ratio(smallest(computed, read), 2)
