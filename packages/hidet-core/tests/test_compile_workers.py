@@ -15,7 +15,7 @@ import pytest
 from hidet import dtypes
 from hidet.compiler import workers
 from hidet.compiler.worker import Refusal, pack_module, unpack_module
-from hidet.compiler.workers import CompileWorkers, share_modules, wanted_workers
+from hidet.compiler.workers import CompileWorkers, kinds_of, share_modules, wanted_workers, workers_of
 from hidet.context import CompileContext, make_context
 from hidet.errors import CodegenError, CompileError, PluginWarning
 from hidet.graph.builder import GraphBuilder
@@ -109,27 +109,26 @@ def test_the_number_of_children_follows_from_kinds_of_nodes_and_cpus(
     ctx: CompileContext, monkeypatch: pytest.MonkeyPatch, kinds: int, cpus: int, expected: int
 ) -> None:
     monkeypatch.setattr(workers, "available_cpus", lambda: cpus)
-    assert wanted_workers(relu_graph(kinds), ctx) == expected
+    assert wanted_workers(kinds_of(relu_graph(kinds)), ctx) == expected
 
 
 def test_the_user_decides_how_many_children_there_are(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "available_cpus", lambda: 1)
     monkeypatch.setenv("HIDET_NUM_WORKERS", "2")
-    assert wanted_workers(relu_graph(3), ctx) == 2
+    assert wanted_workers(3, ctx) == 2
     monkeypatch.setattr(workers, "available_cpus", lambda: 64)
     monkeypatch.setenv("HIDET_NUM_WORKERS", "0")
-    assert wanted_workers(relu_graph(45), ctx) == 0
+    assert wanted_workers(45, ctx) == 0
 
 
 def test_what_has_to_be_seen_here_is_compiled_here(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIDET_NUM_WORKERS", "2")
-    graph = relu_graph(3)
     for options in ({"dump": "folder"}, {"verify": True}):
-        assert wanted_workers(graph, replace(ctx, options=replace(ctx.options, **options))) == 0
+        assert wanted_workers(3, replace(ctx, options=replace(ctx.options, **options))) == 0
     with use(Watcher()) as registry:
-        assert wanted_workers(graph, replace(ctx, registry=registry)) == 0
+        assert wanted_workers(3, replace(ctx, registry=registry)) == 0
     target = make_context("cpu").target
-    assert wanted_workers(graph, replace(ctx, target=target)) == 0
+    assert wanted_workers(3, replace(ctx, target=target)) == 0
 
 
 class Watcher:
@@ -182,6 +181,19 @@ def test_children_and_this_process_share_the_modules(ctx: CompileContext, monkey
     assert sorted(binary.name for binary in made) == sorted(units)
     assert {binary.data for binary in made} == {b"3 functions"}
     assert len(here) < 4
+
+
+def test_children_that_wait_in_the_context_compile_its_graphs(ctx: CompileContext, targets: Any) -> None:
+    graph = relu_graph(3)
+    with CompileWorkers(1, ctx) as waiting:
+        told = replace(ctx, workers=waiting)
+        with workers_of(graph, told) as workers:
+            assert workers is waiting
+        assert waiting.wait_for(ctx), "they wait for the next graph"
+        with workers_of(graph, replace(told, target=targets.Apart())) as workers:
+            assert workers is not waiting
+    with workers_of(graph, told) as workers:
+        assert workers is not waiting, "they were ended"
 
 
 def test_a_refusal_is_the_error_that_this_process_would_raise(ctx: CompileContext, targets: Any) -> None:

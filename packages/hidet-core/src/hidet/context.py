@@ -151,7 +151,8 @@ class CompileContext:
     """What one compilation depends on: the target, the plug-ins' specs, the options and the kernel cache.
 
     machine: the machine that the target was asked to make code for ("sm_90a", "haswell"), which need not be this one;
-    None where it is.
+    None where it is. workers: `hidet.compiler.workers.CompileWorkers` that were started before there is a graph, by who
+    knows that the cache has none of it; None leaves that to the compiler.
     """
 
     target: Target
@@ -159,6 +160,7 @@ class CompileContext:
     options: Options = field(default_factory=Options)
     cache: KernelCache
     machine: str | None = None
+    workers: object = field(default=None, compare=False, repr=False)
 
     def option(self, name: str) -> bool | int | float | str | None:
         """The value of a plug-in's option, its default where the user gave none. OptionError for an unknown one."""

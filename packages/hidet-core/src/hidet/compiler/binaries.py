@@ -31,7 +31,7 @@ def compile_modules(
         def compile_here(names: Iterable[str]) -> list[Binary]:
             return ctx.target.compile(_jobs(names, units, stored, ctx), progress.update)
 
-        if workers is None or is_watched:
+        if workers is None or is_watched or not lowered:
             made = compile_here(lowered) if lowered else []
         else:
             made = workers.compile({name: units[name] for name in lowered}, compile_here)

@@ -10,7 +10,7 @@ from hidet.compiler.loading import bundle_of, load_graph
 from hidet.compiler.lowered import LoweredGraph
 from hidet.compiler.lowering import lower_graph
 from hidet.compiler.report import report_on
-from hidet.compiler.workers import CompileWorkers, wanted_workers
+from hidet.compiler.workers import workers_of
 from hidet.context import CompileContext
 from hidet.graph.graph import Graph
 from hidet.graph.verify import verify_graph
@@ -25,7 +25,7 @@ def compile_stepwise(
     graph: Graph, key: CacheKey | None, signature: Signature | None, clock: Clock, ctx: CompileContext
 ) -> tuple[CompiledGraph, LoweredGraph]:
     """Compile a graph, and keep it under a key unless that is None. signature: as `compile_graph` takes it."""
-    with CompileWorkers(wanted_workers(graph, ctx), ctx) as workers:
+    with workers_of(graph, ctx) as workers:
         with clock("graph"):
             verify_graph(graph)
             optimized = run_graph_passes(graph, ctx)

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import hidet
@@ -46,12 +47,17 @@ _OTHER_CODE = (
 )
 
 
-def wanted_workers(graph: Graph, ctx: CompileContext) -> int:
+def kinds_of(graph: Graph) -> int:
+    """How many kinds of nodes a graph has, by operators and types: equal ones share their modules."""
+    return len({(node.op.name, *[str(value.type) for value in node.values]) for node in graph.nodes})
+
+
+def wanted_workers(kinds: int, ctx: CompileContext) -> int:
     """How many children compile modules of a graph: what the user says, else by CPUs and kinds of nodes.
 
-    0 where modules, or what passes make of them, have to be seen in this process (hidet's own wheels look at graph
-    passes alone), where targets do not compile in others, and where plug-ins are active that other processes do not
-    find.
+    kinds: as `kinds_of` gives it, or what a front-end knows of it before there is a graph. 0 where modules, or what
+    passes make of them, have to be seen in this process (hidet's own wheels look at graph passes alone), where targets
+    do not compile in others, and where plug-ins are active that other processes do not find.
     """
     options, registry = ctx.options, ctx.registry
     if not getattr(ctx.target, "compiles_apart", False) or not is_of_environment(registry):
@@ -65,20 +71,31 @@ def wanted_workers(graph: Graph, ctx: CompileContext) -> int:
     # Without an interpreter to start (embedded or frozen into an application) there are no children.
     if not sys.executable or getattr(sys, "frozen", False):
         return 0
-    kinds = {(node.op.name, *[str(value.type) for value in node.values]) for node in graph.nodes}
     chosen, cpus = option.chosen_workers(), available_cpus()
     if chosen is not None:
-        return min(chosen, len(kinds))
-    if cpus < LEAST_CPUS or len(kinds) < LEAST_KINDS:
+        return min(chosen, kinds)
+    if cpus < LEAST_CPUS or kinds < LEAST_KINDS:
         return 0
-    return min(cpus - 1, len(kinds) // _KINDS_PER_WORKER)
+    return min(cpus - 1, kinds // _KINDS_PER_WORKER)
+
+
+@contextmanager
+def workers_of(graph: Graph, ctx: CompileContext) -> Iterator[CompileWorkers]:
+    """The children that wait in the context, or new ones, which the block's end ends."""
+    waiting = ctx.workers
+    if isinstance(waiting, CompileWorkers) and waiting.wait_for(ctx):
+        yield waiting
+        return
+    with CompileWorkers(wanted_workers(kinds_of(graph), ctx), ctx) as workers:
+        yield workers
 
 
 class CompileWorkers:
-    """Child processes that compile modules of one graph, as a context manager that ends them. count: how many."""
+    """Child processes that compile modules of graphs, as a context manager that ends them. count: how many."""
 
     def __init__(self, count: int, ctx: CompileContext) -> None:
         self._children: list[_Child] = []
+        self._told = (ctx.target, ctx.options, ctx.registry)
         greeting = pickle.dumps(Greeting(ctx.target, ctx.options, ctx.machine, compilation_key(ctx))) if count else b""
         for _ in range(count):
             try:
@@ -93,8 +110,12 @@ class CompileWorkers:
         # All at once: none waits for another one's end.
         for child in self._children:
             child.kill()
-        for child in self._children:
-            child.close()
+        while self._children:
+            self._children.pop().close()
+
+    def wait_for(self, ctx: CompileContext) -> bool:
+        """Whether there are children that wait for modules of this context."""
+        return bool(self._children) and self._told == (ctx.target, ctx.options, ctx.registry)
 
     def compile(
         self, units: Mapping[str, CompileUnit], compile_here: Callable[[Sequence[str]], list[Binary]]
@@ -111,24 +132,28 @@ class CompileWorkers:
         *others, own = share_modules(sent, units, len(self._children) + 1)
         own += [name for name, data in packed.items() if data is None]
         requests = [[PackedModule(name, sent[name], units[name].effort) for name in share] for share in others]
+        try:
+            made = self._ask(requests, lambda: compile_here(own) if own else [])
+        except BaseException:
+            self.__exit__()  # some are dead, and others have work that nobody wants
+            raise
+        left = [module.name for module in made if isinstance(module, PackedModule)]
+        if left:
+            warnings.warn(PluginWarning(_OTHER_CODE), stacklevel=2)
+            made += compile_here(left)
+        return [module for module in made if isinstance(module, Binary)]
+
+    def _ask(
+        self, requests: Sequence[Sequence[PackedModule]], compile_own: Callable[[], list[Binary]]
+    ) -> list[Binary | PackedModule]:
+        """What children make of a request each, and this process meanwhile of its own share."""
         with ThreadPoolExecutor(len(requests)) as threads:
-            asked = [
-                threads.submit(child.compile, request)
-                for child, request in zip(self._children, requests, strict=True)
-                if request
-            ]
+            pairs = zip(self._children, requests, strict=True)
+            asked = [threads.submit(child.compile, request) for child, request in pairs if request]
             try:
-                made = compile_here(own) if own else []
-                left: list[str] = []
+                made: list[Binary | PackedModule] = [*compile_own()]
                 for answer in asked:
-                    for module in answer.result():
-                        if isinstance(module, Binary):
-                            made.append(module)
-                        else:
-                            left.append(module.name)
-                if left:
-                    warnings.warn(PluginWarning(_OTHER_CODE), stacklevel=2)
-                    made += compile_here(left)
+                    made += answer.result()
             except BaseException:
                 for child in self._children:
                     child.kill()  # threads wait for no answer any more

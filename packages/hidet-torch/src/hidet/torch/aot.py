@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
+from hidet.compiler.workers import CompileWorkers, wanted_workers
 from hidet.context import CompileContext
 from hidet.torch import compat, compat_memory, compat_state
 from hidet.torch.compiled_models import ModelRecord, current_record, in_same_record
@@ -60,12 +61,20 @@ def compile_traced(
             direct.append((runner, compat_state.dynamic_axes()))
         return runner
 
-    compiled = _trace(gm, example_inputs, ctx, compile_inference)
+    # Of what has a key the cache has nothing. Children start while AOTAutograd traces.
+    with CompileWorkers(0 if key is None else wanted_workers(_kinds_of(gm), ctx), ctx) as workers:
+        ctx = replace(ctx, workers=workers)
+        compiled = _trace(gm, example_inputs, ctx, compile_inference)
     if not direct:
         return compiled, None
     runner, axes = direct[-1]
     kept = None if key is None else keep_trace(key, runner.imported, ctx)
     return called_directly(runner, axes), kept
+
+
+def _kinds_of(gm: fx.GraphModule) -> int:
+    """About how many kinds of nodes the imported graph will have: functions by the shapes of their results."""
+    return len({(node.target, getattr(node.meta.get("example_value"), "shape", None)) for node in gm.graph.nodes})
 
 
 def _trace(
