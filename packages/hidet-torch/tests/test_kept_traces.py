@@ -18,8 +18,8 @@ from torch import nn
 import hidet
 import hidet.torch
 from hidet.compiler.graphs import compile_graph
-from hidet.context import CompileContext, make_context
-from hidet.torch import aot, compat, compat_state, kept_traces, running
+from hidet.context import make_context
+from hidet.torch import compat, compat_state, kept_traces, running
 from hidet.torch.imported import ImportedGraph, OutputPlan, Region
 
 
@@ -594,21 +594,3 @@ def test_another_version_of_hidet_traces_anew(traces: list[int], monkeypatch: py
         monkeypatch.setattr("hidet.compiler.kept_graphs.code_hash", lambda module: f"another {module}")
         compiled_anew(torch.relu)(torch.randn(4))
     assert len(traces) == 2
-
-
-def test_children_start_before_a_graph_is_traced_and_not_where_its_trace_is_kept(
-    traces: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[int] = []
-
-    def want(kinds: int, ctx: CompileContext) -> int:
-        started.append(len(traces))
-        return 0
-
-    monkeypatch.setattr(aot, "wanted_workers", want)
-    model, x = nn.Sequential(nn.Linear(16, 16), nn.ReLU()).eval(), torch.ones(2, 16)
-    for _ in range(2):
-        torch._dynamo.reset()
-        with torch.no_grad():
-            torch.compile(model, backend="hidet")(x)
-    assert (started, len(traces)) == ([0], 1)
