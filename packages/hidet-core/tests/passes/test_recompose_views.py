@@ -213,3 +213,37 @@ def test_the_maximum_along_another_axis_makes_no_softmax(ctx, parse):
           return %9
         """)
     assert "softmax" not in {node.op.name for node in Recompose().run(before, ctx).nodes}
+
+
+QUERIES = """
+        graph g(%x: {dtype}[2, 5, 12], %k: {dtype}[2, 3, 7, 4], %v: {dtype}[2, 3, 7, 4]):
+          const %c: {dtype}[] = 0.5{scaled}
+          %1: {dtype}[2, 5, 3, 4] = reshape({rows}, shape=[2, 5, 3, 4])
+          %2: {dtype}[2, 3, 5, 4] = transpose(%1, perm=[0, 2, 1, 3])
+          %3: {dtype}[2, 3, 5, 4] = attention(%2, %k, %v, scale={scale})
+          return {results}
+"""
+SCALED = "\n          %0: {dtype}[2, 5, 12] = mul(%x, %c)"
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16"])
+def test_a_factor_of_queries_is_part_of_the_scale(becomes, dtype):
+    given = {"dtype": dtype, "results": "%3"}
+    before = QUERIES.format(scaled=SCALED.format(dtype=dtype), rows="%0", scale=0.25, **given)
+    after = QUERIES.format(scaled="", rows="%x", scale=0.125, **given)
+    becomes(Recompose(), before, after.replace(f"          const %c: {dtype}[] = 0.5\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("scaled", "scale", "results"),
+    [
+        (SCALED.format(dtype="f64"), "", "%3"),  # the scale is not known here
+        (SCALED.format(dtype="f64"), "0.25", "%3, %0"),  # somebody else reads the scaled queries
+        (SCALED.format(dtype="f64").replace("%c", "%x"), "0.25", "%3"),  # no number
+    ],
+)
+def test_other_factors_of_queries_stay(becomes, scaled, scale, results):
+    text = QUERIES.format(dtype="f64", scaled=scaled, rows="%0", scale=scale, results=results).replace(", scale=)", ")")
+    if "%c)" not in text:
+        text = text.replace("          const %c: f64[] = 0.5\n", "")
+    becomes(Recompose(), text, text)

@@ -3,6 +3,7 @@
     matmul(softmax(scale * q @ k.T + mask), v) = attention(q, k, v, mask)
     matmul(v.T, softmax(scores).T)             = attention(q, k, v).T
     attention(q, repeat(k), repeat(v))         = attention(q, k, v) with enable_gqa
+    attention(c * q, k, v)                     = attention(q, k, v) with c in the scale
 
 Views may lie anywhere between: einsum merges the axes before the rows of matrices, and jax has queries that share keys
 as rows of one product, and moves them to the front for the softmax. What is added between views is one mask
@@ -300,6 +301,25 @@ def grouped_queries(site: Site) -> Value | None:
     return site.emit(node.op, q, keys, values, *node.inputs[3:], **{**node.attrs, "enable_gqa": True})
 
 
+def scaled_queries(site: Site) -> Value | None:
+    """Queries times a positive number have it in the scale, by which attention multiplies in its arithmetic type: what
+    makes the queries stands alone then, as what makes keys and values."""
+    node = site.node
+    q, scale = node.inputs[0], node.attrs["scale"]
+    if q is None or scale is None:
+        return None
+    below, views = views_below(site, q)
+    scaled = product_of(site, below, root=False)
+    if len(scaled.factors) != 1 or scaled.factors[0] is below or not 0 < scaled.number < math.inf:
+        return None
+    (x,) = scaled.factors
+    if x.tensor.dtype != below.tensor.dtype or not same_shape(x.tensor.shape, below.tensor.shape):
+        return None
+    for view in reversed(views):
+        x = site.emit(view.op, x, **view.attrs)
+    return site.emit(node.op, x, *node.inputs[1:], **{**node.attrs, "scale": scale * scaled.number})
+
+
 def _repeated(site: Site, value: Value) -> Value | None:
     """x of [b, g, s, d] whose heads, each n times in a row, make `value` of [b, g * n, s, d]."""
     direct = site.made_by(value, "repeat_interleave")
@@ -325,7 +345,7 @@ def _input_of(node: Node | None) -> Value | None:
 
 RULES: Mapping[str, Sequence[Rule]] = {
     "matmul": (attention,),
-    "attention": (grouped_queries,),
+    "attention": (grouped_queries, scaled_queries),
     # What attention's batch and heads are merged for is often to take them apart again.
     RESHAPES: (merge_reshapes, remove_identity),
     "transpose": (merge_transposes, remove_identity),
