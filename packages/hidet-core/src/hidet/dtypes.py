@@ -266,6 +266,7 @@ u1, u2, u3, u4, u5, u6, u7 = (_integer(bits, signed=False, usage="storage") for 
 
 f16 = _float("float16", "f16", 16, 5, 10, "compute")
 bf16 = _float("bfloat16", "bf16", 16, 8, 7, "compute")
+FLOATS_OF_16_BITS = (f16, bf16)
 f32 = _float("float32", "f32", 32, 8, 23, "compute")
 f64 = _float("float64", "f64", 64, 11, 52, "compute")
 # A mode of matrix units: 19 significant bits held in a 32-bit register whose low 13 bits are ignored.

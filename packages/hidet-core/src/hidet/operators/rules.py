@@ -73,7 +73,7 @@ def require_rank(operator: str, operand: Operand, *, at_least: int, at_most: int
 
 def arithmetic_dtype(dtype: DType) -> DType:
     """The type in which values of `dtype` are computed and accumulated: f32 for f16 and bf16, else the type itself."""
-    return dtypes.f32 if dtype in (dtypes.f16, dtypes.bf16) else dtype
+    return dtypes.f32 if dtype in dtypes.FLOATS_OF_16_BITS else dtype
 
 
 def widen(value: Expr) -> Expr:

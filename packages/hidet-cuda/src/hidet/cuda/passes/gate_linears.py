@@ -88,7 +88,7 @@ def _is_aligned(linear: Node) -> bool:
     """Whether matrix units multiply rows of a weight, which begin at multiples of 16 bytes."""
     weight = linear.values[1].tensor
     rows, columns = weight.shape
-    if weight.dtype not in (dtypes.f16, dtypes.bf16) or rows == 0 or columns == 0:
+    if weight.dtype not in dtypes.FLOATS_OF_16_BITS or rows == 0 or columns == 0:
         return False
     return dims.divisibility(columns) * weight.dtype.nbytes % ALIGN == 0
 

@@ -103,7 +103,7 @@ def _pays(
     assert left is not None and right is not None
     dtype, result = left.tensor.dtype, node.outputs[0].tensor.shape
     is_tf32 = dtype is dtypes.f32 and node.attrs["fp32_precision"] == "tf32"
-    if dtype not in (dtypes.f16, dtypes.bf16) and not is_tf32:
+    if dtype not in dtypes.FLOATS_OF_16_BITS and not is_tf32:
         return False
     *batch, m, n = result
     if right.tensor.rank == 2:

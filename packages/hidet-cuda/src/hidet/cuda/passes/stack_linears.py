@@ -81,7 +81,7 @@ def _can_be_stacked(node: Node) -> bool:
         return False
     _, weight = node.values[:2]
     rows, columns = weight.tensor.shape
-    if weight.tensor.dtype not in (dtypes.f16, dtypes.bf16) or dims.divisibility(rows) % STACKED_ROWS:
+    if weight.tensor.dtype not in dtypes.FLOATS_OF_16_BITS or dims.divisibility(rows) % STACKED_ROWS:
         return False
     return columns != 0 and dims.divisibility(columns) * weight.tensor.dtype.nbytes % ALIGN == 0
 

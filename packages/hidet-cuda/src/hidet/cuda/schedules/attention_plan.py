@@ -16,7 +16,6 @@ from hidet.gpu.tile.templates.attention import AttentionTiles
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.target import GpuTarget
 
-_MATRIX_UNITS = (dtypes.f16, dtypes.bf16)
 _LEAST_COPY = 4
 _DEPTH_STEP = 16
 """Elements along k of an instruction of the matrix units."""
@@ -117,7 +116,7 @@ def suits_tensor_cores(problem: AttentionProblem) -> bool:
     """Whether the types are those of matrix units, and rows can be copied in the background."""
     places = ((problem.q, problem.depth), (problem.k, problem.depth), (problem.v, problem.width))
     return (
-        problem.q.dtype in _MATRIX_UNITS
+        problem.q.dtype in dtypes.FLOATS_OF_16_BITS
         and (problem.out.inner == 1 or problem.width == 1)
         and all((place.inner == 1 or n == 1) and alignment(place) >= _LEAST_COPY for place, n in places)
     )

@@ -155,7 +155,7 @@ def _has_usual_operands(product: Product, target: GpuTarget) -> bool:
 def _factors(dtype: DType, anchor: Node, target: GpuTarget) -> DType | None:
     """The type in which matrix units multiply elements of `dtype`; None where they would lose digits that count, and
     for 8-bit floats that they do not have."""
-    if dtype in (dtypes.f16, dtypes.bf16):
+    if dtype in dtypes.FLOATS_OF_16_BITS:
         return dtype
     if dtype in FACTORS_OF_8_BITS:
         return dtype if has_units_of(dtype, target) else None

@@ -34,7 +34,6 @@ from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 
-_FACTORS = (dtypes.f16, dtypes.bf16)
 _WEIGHT = 1
 _WARPS = (2, 4, 8, 16)
 _TILES = (1, 2)
@@ -59,7 +58,12 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
         """The weight, where it is computed from what may be codes and there are few rows."""
         x, nothing = rows_of(anchor), frozenset[int]()
         weight = anchor.inputs[_WEIGHT]
-        if x is None or weight is None or x.tensor.dtype not in _FACTORS or not ctx.option("cuda.matrix_units"):
+        if (
+            x is None
+            or weight is None
+            or x.tensor.dtype not in dtypes.FLOATS_OF_16_BITS
+            or not ctx.option("cuda.matrix_units")
+        ):
             return nothing
         rows = dims.product(x.tensor.shape[:-1])
         if not isinstance(rows, int) or not 0 < rows <= MAX_ROWS:
@@ -73,7 +77,7 @@ class PackedProductRule(ChoosingRule[PackedProduct, PackedTiling]):
         others = [prologue for number, prologue in enumerate(task.prologues) if number != _WEIGHT]
         if x is None or any(prologue is not None for prologue in others) or len(task.outputs) != 1:
             return None
-        if x.type.dtype not in _FACTORS or not ctx.option("cuda.matrix_units"):
+        if x.type.dtype not in dtypes.FLOATS_OF_16_BITS or not ctx.option("cuda.matrix_units"):
             return None
         operand = find_packed(task, _WEIGHT)
         if operand is None or operand.row_bytes % PART or operand.group < PART * operand.per_byte or operand.k > SMALL:

@@ -68,6 +68,6 @@ CONVERT: dict[str, Meaning] = {
     **{
         f"cuda.unpack_{nibble.short}_{target.short}": _unpack_nibbles(nibble, target)
         for nibble in (dtypes.i4, dtypes.u4)
-        for target in (dtypes.f16, dtypes.bf16)
+        for target in dtypes.FLOATS_OF_16_BITS
     },
 }

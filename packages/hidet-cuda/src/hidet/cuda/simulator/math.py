@@ -45,7 +45,7 @@ def _dot(part: DType, word: DType) -> Meaning:
 MATH: dict[str, Meaning] = {
     **{
         f"cuda.{name}_{dtype.short}x2": _pairs(dtype, function)
-        for dtype in (dtypes.f16, dtypes.bf16)
+        for dtype in dtypes.FLOATS_OF_16_BITS
         for name, function in _PAIRS.items()
     },
     "cuda.dot_4": _dot(dtypes.i8, dtypes.i32),

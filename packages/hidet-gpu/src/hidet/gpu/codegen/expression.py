@@ -16,7 +16,6 @@ from hidet.errors import CodegenError
 from hidet.gpu.codegen.names import CNames
 from hidet.gpu.codegen.prelude import Prelude
 from hidet.gpu.codegen.scalar import (
-    ROUNDED_TO_16_BITS,
     low_bits,
     narrowed,
     spell_binary,
@@ -298,7 +297,7 @@ class ExpressionEmitter:
         if isinstance(node.type, PointerType):
             return cast(self.spelling.type_name(node.type), self.value(node.a))
         source, target = node.a.dtype, element_dtype(node.type)
-        if target in ROUNDED_TO_16_BITS and source is dtypes.f32 and self._is_quotient(node.a):
+        if target in dtypes.FLOATS_OF_16_BITS and source is dtypes.f32 and self._is_quotient(node.a):
             return self.lanewise(node, (node.a.a, node.a.b), lambda a, b: spell_quotient(self.prelude, target, a, b))
         return self.lanewise(node, (node.a,), lambda a: spell_cast(self.prelude, source, target, a))
 

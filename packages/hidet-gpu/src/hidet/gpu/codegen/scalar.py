@@ -49,8 +49,6 @@ _INFIX = {
     "or": ("|", BIT_OR),
     "xor": ("^", BIT_XOR),
 }
-ROUNDED_TO_16_BITS = frozenset({dtypes.f16, dtypes.bf16})
-"""Types that drop the last digits of what was computed in f32."""
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _WHOLE_NUMBERS_STAY = frozenset({"floor", "ceil", "round", "trunc"})
 
@@ -184,7 +182,7 @@ def _integer_infix(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text, wr
 
 
 def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> Text:
-    if op == "nextafter" and dtype in (dtypes.f16, dtypes.bf16):
+    if op == "nextafter" and dtype in dtypes.FLOATS_OF_16_BITS:
         prelude.use("next_after")
         return call("next_after", a, b)
     wide = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
@@ -192,7 +190,7 @@ def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> 
     if op in _COMPARISONS:
         symbol, precedence = _INFIX[op]
         return infix(x, symbol, y, precedence)
-    if op == "div" and dtype in ROUNDED_TO_16_BITS:
+    if op == "div" and dtype in dtypes.FLOATS_OF_16_BITS:
         return spell_quotient(prelude, dtype, x, y)
     if op in ("add", "sub", "mul", "div"):
         symbol, precedence = ("/", PRODUCT) if op == "div" else _INFIX[op]
@@ -211,7 +209,7 @@ def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> 
 
 
 def spell_quotient(prelude: Prelude, dtype: DType, a: Text, b: Text) -> Text:
-    """A quotient of f32 rounded to one of ROUNDED_TO_16_BITS at once, in half the instructions of a / b where
+    """A quotient of f32 rounded to 16 bits at once, in half the instructions of a / b where
     the hardware has that."""
     if not prelude.has("quotient"):
         return narrowed(prelude, dtype, infix(a, "/", b, PRODUCT))
@@ -277,7 +275,7 @@ def spell_cast(prelude: Prelude, source: DType, target: DType, a: Text) -> Text:
             else narrowed(prelude, target, single)
         )
     if target in prelude.spelling.structs:
-        wide = source is dtypes.f64 and target in (dtypes.f16, dtypes.bf16)
+        wide = source is dtypes.f64 and target in dtypes.FLOATS_OF_16_BITS
         given = a if wide or source in (dtypes.f32, dtypes.tf32) else cast(prelude.spelling.types[dtypes.f32], a)
         return narrowed(prelude, target, given)
     if target is dtypes.tf32:

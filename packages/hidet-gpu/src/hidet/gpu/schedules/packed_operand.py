@@ -325,7 +325,7 @@ def _narrowed(value: Expr) -> Expr:
     """What an expression converts without loss: the number before it became a wider float, or a float at all."""
     while isinstance(value, Cast) and value.dtype.is_float:
         before = value.a.dtype
-        if before.is_float and (before.bits > value.dtype.bits or {before, value.dtype} == {dtypes.f16, dtypes.bf16}):
+        if before.is_float and (before.bits > value.dtype.bits or {before, value.dtype} == {*dtypes.FLOATS_OF_16_BITS}):
             break
         value = value.a
     return value

@@ -31,7 +31,6 @@ from hidet.target import gpu_target
 _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
 _PARTS = (1, 4, 16, 64, 256)
-_NARROW = (dtypes.f16, dtypes.bf16)
 _LIFT = 24.0
 """Added to exponents of two: the hardware's powers below 2**-126 are zero, those of f32 go down to 2**-149. The inverse
 of the sum takes it away again."""
@@ -167,7 +166,9 @@ class RowRule(ScheduleRule[_Rows, RowShare]):
 
 def _rework(task: Task, plain: RowProgram) -> Rework | None:
     """The cheaper form of a task's rows, if there is one."""
-    is_narrow = plain.dtype is dtypes.f32 and all(tensor.type.dtype in _NARROW for tensor in task.outputs)
+    is_narrow = plain.dtype is dtypes.f32 and all(
+        tensor.type.dtype in dtypes.FLOATS_OF_16_BITS for tensor in task.outputs
+    )
     return (_NARROW_REWORKS if is_narrow else _REWORKS).get(task.op_name)
 
 

@@ -61,7 +61,7 @@ SPELLING = Spelling(
         dtypes.f32: "float",
         dtypes.tf32: "float",
     },
-    structs=frozenset({dtypes.f16, dtypes.bf16}),
+    structs=frozenset(dtypes.FLOATS_OF_16_BITS),
     vector="{element}_{lanes}",
     suffixes={dtypes.u32: "u", dtypes.i64: "L", dtypes.u64: "UL", dtypes.f32: "f"},
     not_finite={(dtypes.f32, "nan"): "NAN", (dtypes.f32, "inf"): "INFINITY", (dtypes.f32, "-inf"): "-INFINITY"},

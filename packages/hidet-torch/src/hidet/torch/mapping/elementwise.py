@@ -105,8 +105,6 @@ _COMPARISONS = {
     "ge": "greater_equal",
 }
 
-_HALF = (dtypes.f16, dtypes.bf16)
-
 
 def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
@@ -152,7 +150,7 @@ def _comparison(core: str) -> Handler:
 def arithmetic(e: TorchEmitter, core: str, *operands: Operand, **attrs: Any) -> Value:
     """A core operator on operands in the result's type, or in f32 beside f16 and bf16 where a number needs more."""
     dtype = e.result.dtype
-    wide = dtype in _HALF and any(not isinstance(x, Value) and not _fits(x, dtype) for x in operands)
+    wide = dtype in dtypes.FLOATS_OF_16_BITS and any(not isinstance(x, Value) and not _fits(x, dtype) for x in operands)
     compute = dtypes.f32 if wide else dtype
     value = e.emit(core, *[e.operand(x, compute) for x in operands], **attrs)
     return e.cast(value, dtype)
@@ -221,7 +219,7 @@ def _pow_scalar(e: TorchEmitter, x: Value, exponent: Number | Scalar | DimExpr) 
         if core is not None:
             return e.emit(core, e.cast(x, e.result.dtype))
         if exponent == 3:
-            cube = e.cast(x, dtypes.f32 if e.result.dtype in _HALF else e.result.dtype)
+            cube = e.cast(x, dtypes.f32 if e.result.dtype in dtypes.FLOATS_OF_16_BITS else e.result.dtype)
             return e.cast(e.emit("mul", e.emit("square", cube), cube), e.result.dtype)
     elif exponent == 2:
         return arithmetic(e, "mul", x, x)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hidet import dtypes
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
+from hidet.operators.rules import arithmetic_dtype
 from hidet.torch.emitter import TorchEmitter
 
 # aten name without its number of axes -> core mode, whether corners may be aligned, numbers of axes
@@ -100,7 +100,7 @@ def _antialias(e: TorchEmitter, x: Value, mode: str, align_corners: bool, scales
     if align_corners or not dtype.is_float:
         raise UnsupportedOp(f"antialiasing of {dtype} images, align_corners={align_corners}")
     given = tuple(scales) or (None,) * (x.tensor.rank - 2)
-    result = e.cast(x, dtypes.f32 if dtype in (dtypes.f16, dtypes.bf16) else dtype)
+    result = e.cast(x, arithmetic_dtype(dtype))
     for axis, (size, scale) in enumerate(zip(e.result.shape[2:], given, strict=True), 2):
         result = e.emit(
             "resample",

@@ -10,6 +10,7 @@ from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
+from hidet.operators.rules import arithmetic_dtype
 from hidet.torch.emitter import TorchEmitter
 
 Results = tuple[Value | None, ...]
@@ -95,7 +96,7 @@ def _rms_norm(
 def _inverse_rms(e: TorchEmitter, x: Value, rank: int, eps: float | None) -> Value | None:
     if not e.is_read(1):
         return None
-    wide = dtypes.f32 if x.tensor.dtype in (dtypes.f16, dtypes.bf16) else x.tensor.dtype
+    wide = arithmetic_dtype(x.tensor.dtype)
     small = wide.epsilon if eps is None else eps
     squares = e.emit("square", e.cast(x, wide))
     mean = e.emit("mean", squares, axes=tuple(range(-rank, 0)), keepdim=True)

@@ -11,6 +11,7 @@ from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
 from hidet.operators import selection
+from hidet.operators.rules import arithmetic_dtype
 from hidet.torch.emitter import TorchEmitter
 
 _MODES = ("sum", "mean", "max")
@@ -102,7 +103,7 @@ def _embedding_bag(
     is_empty = e.unsqueeze(e.emit("equal", sizes, e.constant(0, dtypes.i64)), (1,))
     zero = e.constant(0.0, dtype)
     if by == "mean":
-        wide = dtypes.f32 if dtype in (dtypes.f16, dtypes.bf16) else dtype
+        wide = arithmetic_dtype(dtype)
         total = _reduce(e, e.cast(rows, wide), ends, "sum")
         some = e.emit("maximum", sizes, e.constant(1, dtypes.i64))
         bags = e.cast(e.emit("div", total, e.unsqueeze(e.cast(some, wide), (1,))), dtype)
@@ -179,7 +180,7 @@ def _sample_weights_gradient(
     starts = _part(e, e.cast(offsets, indices.tensor.dtype), 0, grad.tensor.shape[0])
     given = e.emit("index_select", grad, _bag_of(e, starts, indices.tensor.shape[0]), axis=0)
     rows = e.emit("embedding", weight, indices, wraps=False)
-    wide = dtypes.f32 if grad.tensor.dtype in (dtypes.f16, dtypes.bf16) else grad.tensor.dtype
+    wide = arithmetic_dtype(grad.tensor.dtype)
     products = e.emit("sum", e.emit("mul", e.cast(given, wide), e.cast(rows, wide)), axes=(1,))
     found = e.cast(products, grad.tensor.dtype)
     kept = _is_kept(e, indices, padding_idx, 0)
@@ -321,7 +322,7 @@ def _limits(e: TorchEmitter, x: Value, low: Number, high: Number, margin: float)
 def _histc(e: TorchEmitter, x: Value, bins: int = 100, min: Number = 0, max: Number = 0) -> Value:
     dtype = e.result.dtype
     flat = _flat(e, x)
-    wide = dtypes.f32 if dtype in (dtypes.f16, dtypes.bf16) else dtype
+    wide = arithmetic_dtype(dtype)
     if not dtype.is_float:
         raise UnsupportedOp("histc of integers")
     flat = e.cast(flat, wide)
