@@ -9,6 +9,8 @@ import pytest
 
 from hidet.context import CompileContext, make_context
 from hidet.cuda.passes.stack_linears import StackLinears
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import compile_cubins
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.graph import Graph
 from hidet.graph.parser import parse_graph
@@ -151,3 +153,15 @@ def test_kernels_multiply_each_part_with_its_own_weight(arch: str, m: int, k: in
     (found,) = run_scheduled(scheduled, arrays, block_launches)
     (right,) = (np.asarray(array).astype(np.float64) for array in interpret(graph, arrays))
     np.testing.assert_allclose(found.astype(np.float64), right, rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("m", [1, 8, 777, 2048])
+def test_the_thread_that_copies_has_registers_to_choose_among_weights(m: int) -> None:
+    graph = _graph(
+        f"graph g(%x: bf16[{m}, 4096], param %q: bf16[4096, 4096], param %k: bf16[1024, 4096], "
+        f"param %v: bf16[1024, 4096]):\n"
+        f"  %0: bf16[{m}, 6144] = stacked_linear(%x, %q, none, %k, %v)\n  return %0\n"
+    )
+    (step,) = scheduled_graph(graph, _context("sm_90a")).steps
+    sources = CudaTarget("sm_90a").sources(block_launches(step.program.module))  # type: ignore[union-attr]  # a task
+    assert not any(usage.spill_bytes for cubin in compile_cubins(sources, "sm_90a") for usage in cubin.usage.values())
