@@ -291,7 +291,7 @@ GROUPS = (
         },
         notes={
             "cache_dir": "holds for what is compiled later in this thread or task",
-            "num_local_workers": "processes that compile for the host; 0 is this one alone",
+            "num_local_workers": "processes that compile beside this one; 0 is this one alone",
             "save_lower_ir": "the folder `ir` of the cache directory; `hidet.option.dump(directory)` says where",
             "cuda.arch": "the machine that is compiled for where a target is named without one",
             "runtime_check": "arguments are always checked; False warns",
