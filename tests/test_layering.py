@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "cache_key": {"errors"},
     "private_files": set(),
     "cpus": set(),
+    "child_process": {"errors"},
     "cache": {"cache_key", "errors", "private_files"},
     "plugins": {"errors", "lazy", "loading"},
     "ir": BASE,
@@ -65,7 +66,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "ops": {"api"},
     "compiler": GRAPH
     | CONTEXT
-    | {"operators", "schedule", "fusion", "host", "passes", "runtime", "progress", "option", "cpus"},
+    | {"operators", "schedule", "fusion", "host", "passes", "runtime"}
+    | {"progress", "option", "cpus", "child_process"},
     # Names that users' scripts call.
     "driver": {"compiler"},
     "drivers": {"compiler"},

@@ -1,28 +1,21 @@
 """Compiles the modules of a graph in child processes and in this one at once.
 
-Passes and code generators are Python, of which a process runs one thread at a time. Children are fresh interpreters
-started by Popen, never forks: user scripts have no main guard and hold threads and locks. They start while the graph is
-scheduled, and each gets its share of the modules at once. A child that dies or stalls costs one CompileError that names
-its modules.
+Passes and code generators are Python, of which a process runs one thread at a time. Children (`hidet.child_process`)
+start while the graph is scheduled, and each gets its share of the modules at once. A child that dies or stalls costs
+one CompileError that names its modules.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import subprocess
-import sys
-import tempfile
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
-import hidet
 from hidet import option
+from hidet.child_process import ChildProcess, can_start_children, import_path
 from hidet.compiler.worker import Greeting, PackedModule, Refusal, compilation_key, pack_module
 from hidet.context import CompileContext
 from hidet.cpus import available_cpus
@@ -68,8 +61,7 @@ def wanted_workers(kinds: int, ctx: CompileContext) -> int:
     # Code in no file, such as a notebook's, has another name each time.
     if compilation_key(ctx) != compilation_key(ctx):
         return 0
-    # Without an interpreter to start (embedded or frozen into an application) there are no children.
-    if not sys.executable or getattr(sys, "frozen", False):
+    if not can_start_children():
         return 0
     chosen, cpus = option.chosen_workers(), available_cpus()
     if chosen is not None:
@@ -185,46 +177,33 @@ class _Child:
     """One worker process, started at once. greeting: a pickled `Greeting`."""
 
     def __init__(self, greeting: bytes) -> None:
-        self._stalled = False
-        self._messages = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
-        # -P keeps the user's working directory out: the path given here is all it needs.
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "hidet.compiler.worker"],
-                # numpy would start a thread for each CPU.
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path()), "OPENBLAS_NUM_THREADS": "1"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._messages,
-            )
-        except OSError:
-            self._messages.close()
-            raise
-        assert self._process.stdin is not None
+        # -P keeps the user's working directory out: the path given here is all it needs. numpy would start a thread
+        # for each CPU.
+        self._process = ChildProcess(
+            "hidet.compiler.worker", ["-P"], import_path(), environment={"OPENBLAS_NUM_THREADS": "1"}
+        )
         with contextlib.suppress(OSError):  # it is dead already, which `compile` will tell
-            self._process.stdin.write(greeting)
-            self._process.stdin.flush()
+            self._process.requests.write(greeting)
+            self._process.requests.flush()
 
     def compile(self, request: Sequence[PackedModule]) -> Sequence[Binary | PackedModule]:
         """Machine code of modules; the modules themselves where the process finds other code than this one.
 
         HidetError if one is refused, CompileError if the process dies or stalls.
         """
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        seconds = _SECONDS_PER_MODULE * len(request)
-        watchdog = threading.Timer(seconds, self._stall)
-        watchdog.daemon = True
-        watchdog.start()
+        seconds, names = _SECONDS_PER_MODULE * len(request), ", ".join(module.name for module in request)
         try:
-            pickle.dump(request, process.stdin)
-            process.stdin.flush()
-            answer: list[Binary] | Refusal | None = pickle.load(process.stdout)
+            with self._process.limited(seconds):
+                pickle.dump(request, self._process.requests)
+                self._process.requests.flush()
+                answer: list[Binary] | Refusal | None = pickle.load(self._process.answers)
         except (OSError, ValueError, EOFError, pickle.UnpicklingError):
             # The pipe broke.
-            raise self._death(", ".join(module.name for module in request), seconds) from None
-        finally:
-            watchdog.cancel()
+            stalled = CompileError(
+                f"a compile worker did not finish {names} within {seconds:g} s",
+                hint="a kernel may be unrolled too far; HIDET_DUMP=<folder> keeps its text",
+            )
+            raise self._process.failure(names, stalled) from None
         if isinstance(answer, Refusal):
             raise answer.error()
         return request if answer is None else answer
@@ -235,30 +214,4 @@ class _Child:
 
     def close(self) -> None:
         """Wait for the end of the process, and close its pipes."""
-        with contextlib.suppress(OSError):  # part of a request may still be buffered
-            self._process.__exit__(None, None, None)
-        self._messages.close()
-
-    def _stall(self) -> None:
-        self._stalled = True
-        self._process.kill()
-
-    def _death(self, names: str, seconds: float) -> CompileError:
-        code = self._process.wait()
-        if self._stalled:
-            return CompileError(
-                f"a compile worker did not finish {names} within {seconds:g} s",
-                hint="a kernel may be unrolled too far; HIDET_DUMP=<folder> keeps its text",
-            )
-        self._messages.seek(0)
-        last_words = self._messages.read().decode(errors="replace").strip()[-1000:]
-        return CompileError(
-            f"the compile worker ended with code {code} on {names}: {last_words or 'no message'}",
-            hint="HIDET_NUM_WORKERS=0 compiles in this process",
-        )
-
-
-def _import_path() -> list[str]:
-    """Where this process found hidet, then its other folders."""
-    folders = [str(Path(folder).parent) for folder in hidet.__path__]
-    return list(dict.fromkeys([*folders, *(folder for folder in sys.path if folder)]))
+        self._process.close()

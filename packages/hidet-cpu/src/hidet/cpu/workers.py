@@ -1,30 +1,23 @@
 """Compiles a batch of LLVM IR modules in child processes and in this one at once.
 
 llvmlite serialises all calls of one process, so large batches go to children; few modules are faster done here.
-Children are fresh interpreters started by Popen, never forks: user scripts have no main guard and hold threads and
-locks. This process takes modules from the same queue, so that it is busy while the children start. A child that dies or
-stalls costs one CompileError that names the kernel.
+This process takes modules from the same queue, so that it is busy while the children (`hidet.child_process`) start. A
+child that dies or stalls costs one CompileError that names the kernel.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import queue
-import subprocess
-import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import llvmlite
 
-import hidet
 from hidet import option
+from hidet.child_process import ChildProcess, can_start_children, import_path
 from hidet.cpu.arch import CpuArch
 from hidet.cpu.frames import COMPILED, REPLY, REQUEST, read_frame, write_frame
 from hidet.cpu.toolchain import compile_object, kernel_name
@@ -75,8 +68,7 @@ def compile_objects(
 def _wanted_workers(module_count: int, worker_count: int | None) -> int:
     if worker_count is None:
         worker_count = option.chosen_workers()
-    # Without an interpreter to start (embedded or frozen into an application) there are no children.
-    if not sys.executable or getattr(sys, "frozen", False):
+    if not can_start_children():
         return 0
     if worker_count is not None:
         return min(worker_count, module_count)
@@ -179,41 +171,24 @@ class _Child:
 
     def __init__(self, arch: CpuArch, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._stalled = False
-        self._messages = tempfile.TemporaryFile()  # noqa: SIM115  (closed by __exit__)
         # -S and -P keep start-up files and the user's working directory out: the path given here is all it needs.
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-S", "-P", "-m", "hidet.cpu.worker"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._messages,
-            )
-        except OSError:
-            self._messages.close()
-            raise
+        self._process = ChildProcess("hidet.cpu.worker", ["-S", "-P"], _import_path(), environment={})
         self._greeting = json.dumps(dataclasses.asdict(arch)).encode()
 
     def compile(self, text: str, opt_level: int) -> bytes:
         """The object file of one module. Raises CompileError if LLVM refuses it or the process dies or stalls."""
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        watchdog = threading.Timer(self._timeout_s, self._stall)
-        watchdog.daemon = True
-        watchdog.start()
+        requests = self._process.requests
         try:
-            if self._greeting:
-                write_frame(process.stdin, REQUEST, 0, self._greeting)
-                self._greeting = b""
-            write_frame(process.stdin, REQUEST, opt_level, text.encode())
-            reply = read_frame(process.stdout, REPLY)
+            with self._process.limited(self._timeout_s):
+                if self._greeting:
+                    write_frame(requests, REQUEST, 0, self._greeting)
+                    self._greeting = b""
+                write_frame(requests, REQUEST, opt_level, text.encode())
+                reply = read_frame(self._process.answers, REPLY)
         except (OSError, ValueError):
             reply = None  # the pipe broke, or `kill` closed it
-        finally:
-            watchdog.cancel()
         if reply is None:
-            raise self._death(text)
+            raise self._failure(kernel_name(text))
         status, body = reply
         if status == COMPILED:
             return body
@@ -229,31 +204,16 @@ class _Child:
 
     def __exit__(self, *exception: object) -> None:
         self.kill()
-        with contextlib.suppress(BrokenPipeError):  # part of a request may still be buffered
-            self._process.__exit__(None, None, None)
-        self._messages.close()
+        self._process.close()
 
-    def _stall(self) -> None:
-        self._stalled = True
-        self._process.kill()
-
-    def _death(self, text: str) -> CompileError:
-        code = self._process.wait()
-        name = kernel_name(text)
-        if self._stalled:
-            return CompileError(
-                f"LLVM did not finish kernel {name!r} within {self._timeout_s:g} s",
-                hint="the kernel may be unrolled too far; HIDET_DUMP=<folder> keeps its text",
-            )
-        self._messages.seek(0)
-        last_words = self._messages.read().decode(errors="replace").strip()[-1000:]
-        return CompileError(
-            f"the compile worker ended with code {code} on kernel {name!r}: {last_words or 'no message'}",
-            hint="HIDET_NUM_WORKERS=0 compiles in this process",
+    def _failure(self, name: str) -> CompileError:
+        stalled = CompileError(
+            f"LLVM did not finish kernel {name!r} within {self._timeout_s:g} s",
+            hint="the kernel may be unrolled too far; HIDET_DUMP=<folder> keeps its text",
         )
+        return self._process.failure(f"kernel {name!r}", stalled)
 
 
 def _import_path() -> list[str]:
     """Where this process found hidet and llvmlite, then its other folders; a child with -S looks nowhere else."""
-    folders = [str(Path(folder).parent) for folder in (*hidet.__path__, *llvmlite.__path__)]
-    return list(dict.fromkeys([*folders, *(folder for folder in sys.path if folder)]))
+    return import_path(llvmlite.__path__)
