@@ -6,7 +6,7 @@ Index arithmetic (i64) is folded hardest, because shapes and offsets dominate wh
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hidet import dims, dtypes
@@ -276,6 +276,21 @@ def select(condition: Expr, a: ExprLike, b: ExprLike) -> Expr:
     if a.lanes > 1 and condition.lanes == 1:
         condition = broadcast(condition, a.lanes)
     return Select(condition, a, b, a.type)
+
+
+def select_part(place: Expr, ends: Sequence[Expr | Dim], read: Callable[[int], Expr]) -> Expr:
+    """`read(n)` for the part n, the parts being laid end to end up to `ends[n]`, in which `place` lies.
+
+    Found by halving: the formula is as deep as the logarithm of the number of parts.
+    """
+
+    def among(first: int, last: int) -> Expr:
+        if first == last:
+            return read(first)
+        middle = (first + last) // 2
+        return select(place < index(ends[middle]), among(first, middle), among(middle + 1, last))
+
+    return among(0, len(ends) - 1)
 
 
 def _are_same_literals(a: Const, b: Const) -> bool:

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hidet.compute.definition import SUM, Definition, Operand, compute, reduce, single
+from hidet.compute.definition import Definition, Operand, compute, single
 from hidet.errors import OptionError, suggestion
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir.expr import Expr
 from hidet.operators.activation import activated
 from hidet.operators.elementwise import narrow
+from hidet.operators.matmul import weighted_sum
 from hidet.operators.precision import FP32_PRECISION, require_precision
 from hidet.operators.rules import present, require_dtype, require_rank, require_same_dtype, same_extent, widen
 
@@ -69,8 +70,8 @@ def _gated_linear(
         *rows, j = axes
 
         def linear(weight: Operand, bias: Operand | None) -> Expr:
-            total: Expr = reduce(SUM, (k,), lambda r: widen(x[(*rows, r)]) * widen(weight[j, r]))
-            return widen(narrow(total if bias is None else total + widen(bias[j]), dtype))
+            total = weighted_sum(x, rows, k, lambda r: weight[j, r], None if bias is None else bias[j])
+            return widen(narrow(total, dtype))
 
         name, attrs = GATES[activation]
         scale = widen(narrow(activated(name, linear(gate, gate_bias), **attrs), dtype))

@@ -6,7 +6,8 @@ result where `matmul` is given one, as products of 8-bit numbers are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hidet import dtypes
@@ -22,7 +23,6 @@ from hidet.operators.precision import FP32_PRECISION, require_precision
 from hidet.operators.rules import (
     arithmetic_dtype,
     broadcast_shapes,
-    part_at,
     present,
     read_broadcast,
     require_broadcasts_to,
@@ -99,63 +99,52 @@ def _read_matrix(operand: Operand, outer: Sequence[Expr], batch: Sequence[Dim], 
 
 
 def _linear(x: Operand, weight: Operand, bias: Operand | None = None, *, fp32_precision: str) -> Definition:
-    require_precision("linear", fp32_precision)
-    operands = present(x, weight, bias)
-    for operand in operands:
-        require_dtype("linear", operand, "number")
-    require_rank("linear", x, at_least=1)
-    require_rank("linear", weight, at_least=2, at_most=2)
-    dtype = require_same_dtype("linear", operands)
-    n = weight.shape[0]
-    k = same_extent(x.shape[-1], weight.shape[1], "operator linear: last axis of x against columns of weight")
-    if bias is not None:
-        require_rank("linear", bias, at_least=1, at_most=1)
-        same_extent(bias.shape[0], n, "operator linear: bias against rows of weight")
-
-    def value(*axes: Expr) -> Expr:
-        *rows, j = axes
-        total: Expr = reduce(SUM, (k,), lambda r: widen(x[(*rows, r)]) * widen(weight[j, r]))
-        if bias is not None:
-            total = total + widen(bias[j])
-        return build.cast(total, dtype)
-
-    return single(operands, compute("linear", (*x.shape[:-1], n), value))
+    return _by_weights("linear", x, {"weight": weight}, bias, "weight", fp32_precision)
 
 
 def _stacked_linear(
     x: Operand, weight: Operand, bias: Operand | None = None, *others: Operand, fp32_precision: str
 ) -> Definition:
-    name, weights = "stacked_linear", (weight, *others)
+    weights = {f"weight {number_}": each for number_, each in enumerate((weight, *others))}
+    return _by_weights("stacked_linear", x, weights, bias, "all weights", fp32_precision)
+
+
+def _by_weights(
+    name: str, x: Operand, named: Mapping[str, Operand], bias: Operand | None, together: str, fp32_precision: str
+) -> Definition:
+    """A linear by weights whose rows stand below each other. named: what errors call them; `together`: all of them."""
     require_precision(name, fp32_precision)
-    operands = present(x, weight, bias, *others)
+    weights = tuple(named.values())
+    operands = present(x, weights[0], bias, *weights[1:])
     for operand in operands:
         require_dtype(name, operand, "number")
     require_rank(name, x, at_least=1)
+    for weight in weights:
+        require_rank(name, weight, at_least=2, at_most=2)
     dtype, k = require_same_dtype(name, operands), x.shape[-1]
-    ends: list[Dim] = []
-    for number_, each in enumerate(weights):
-        require_rank(name, each, at_least=2, at_most=2)
-        k = same_extent(k, each.shape[1], f"operator {name}: last axis of x against columns of weight {number_}")
-        ends.append(each.shape[0] + (ends[-1] if ends else 0))
+    for called, weight in named.items():
+        k = same_extent(k, weight.shape[1], f"operator {name}: last axis of x against columns of {called}")
+    ends = list(accumulate(weight.shape[0] for weight in weights))
     if bias is not None:
         require_rank(name, bias, at_least=1, at_most=1)
-        same_extent(bias.shape[0], ends[-1], f"operator {name}: bias against rows of all weights")
+        same_extent(bias.shape[0], ends[-1], f"operator {name}: bias against rows of {together}")
 
     def value(*axes: Expr) -> Expr:
         *rows, j = axes
 
         def factor(r: Expr) -> Expr:
-            def read(number: int) -> Expr:
-                return weights[number][j - build.index(ends[number - 1] if number else 0), r]
+            starts = (0, *ends)
+            return build.select_part(j, ends, lambda n: weights[n][j - build.index(starts[n]), r])
 
-            return widen(part_at(j, ends, read))
-
-        total: Expr = reduce(SUM, (k,), lambda r: widen(x[(*rows, r)]) * factor(r))
-        if bias is not None:
-            total = total + widen(bias[j])
-        return build.cast(total, dtype)
+        return build.cast(weighted_sum(x, rows, k, factor, None if bias is None else bias[j]), dtype)
 
     return single(operands, compute(name, (*x.shape[:-1], ends[-1]), value))
+
+
+def weighted_sum(x: Operand, rows: Sequence[Expr], k: Dim, factor: Callable[[Expr], Expr], bias: Expr | None) -> Expr:
+    """The sum over r below `k` of x[*rows, r] * factor(r), plus the bias, in the arithmetic type."""
+    total: Expr = reduce(SUM, (k,), lambda r: widen(x[(*rows, r)]) * widen(factor(r)))
+    return total if bias is None else total + widen(bias)
 
 
 def _decompose_stacked_linear(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:

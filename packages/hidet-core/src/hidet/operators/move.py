@@ -19,7 +19,6 @@ from hidet.operators.rules import (
     map_elements,
     normalize_axes,
     normalize_axis,
-    part_at,
     require_dtype,
     require_rank,
     require_same_dtype,
@@ -60,7 +59,7 @@ def _concat(*tensors: Operand, axis: int) -> Definition:
             start = build.index(ends[number_ - 1] if number_ else 0)
             return tensors[number_][(*axes[:cut], axes[cut] - start, *axes[cut + 1 :])]
 
-        return part_at(axes[cut], ends, read)
+        return build.select_part(axes[cut], ends, read)
 
     return single(tensors, compute("concat", shape, value))
 
@@ -76,7 +75,7 @@ def _stack(*tensors: Operand, axis: int) -> Definition:
 
     def value(*axes: Expr) -> Expr:
         place = (*axes[:new], *axes[new + 1 :])
-        return part_at(axes[new], range(1, len(tensors) + 1), lambda number_: tensors[number_][place])
+        return build.select_part(axes[new], range(1, len(tensors) + 1), lambda number_: tensors[number_][place])
 
     return single(tensors, compute("stack", (*shape[:new], len(tensors), *shape[new:]), value))
 

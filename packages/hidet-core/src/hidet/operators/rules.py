@@ -188,21 +188,6 @@ def normalize_axes(operator: str, axes: Sequence[int] | int | None, rank: int) -
     return tuple(axis for axis in found if axis < rank)
 
 
-def part_at(place: Expr, ends: Sequence[Dim], read: Callable[[int], Expr]) -> Expr:
-    """`read(n)` for the part n, the parts being laid end to end up to `ends[n]`, in which `place` lies.
-
-    Found by halving: the formula is as deep as the logarithm of the number of parts.
-    """
-
-    def among(first: int, last: int) -> Expr:
-        if first == last:
-            return read(first)
-        middle = (first + last) // 2
-        return build.select(place < build.index(ends[middle]), among(first, middle), among(middle + 1, last))
-
-    return among(0, len(ends) - 1)
-
-
 def wrap_index(index: Expr, extent: Dim, wraps: bool = True) -> Expr:
     """A position as i64; negative ones count from the end of an axis of `extent` where `wraps` is true."""
     position = build.cast(index, build.INDEX)

@@ -225,21 +225,19 @@ class SharedMap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedMap:
-    """The maps of matrices that stand below each other, of which row `starts` of all is the first one of each. A tile
-    lies in one of them: from `row` on in that of the map `chosen`."""
+    """The maps of matrices that stand below each other, which `source` has. A tile lies in one of them: from `row` on
+    in that of the map `chosen`."""
 
     parts: tuple[MatrixMap, ...]
-    starts: tuple[Expr, ...]
+    source: Stacked
     chosen: Var
     row: Var
 
     def placed(self, load: Load) -> list[s.Stmt]:
         """The matrix of a tile. Branches at each copy would leave the compiler a loop for each matrix."""
-        addresses = [build.address(part.var, 0) for part in self.parts]
-        chosen, start = addresses[-1], self.starts[-1]
-        for address, first, end in zip(addresses[-2::-1], self.starts[-2::-1], self.starts[:0:-1], strict=True):
-            is_before = load.row < end
-            chosen, start = build.select(is_before, address, chosen), build.select(is_before, first, start)
+        starts, ends = self.source.starts, self.source.ends
+        chosen = build.select_part(load.row, ends, lambda number: build.address(self.parts[number].var, 0))
+        start = build.select_part(load.row, ends, lambda number: starts[number])
         return [s.Declare(self.chosen, chosen), s.Declare(self.row, build.cast(load.row - start, dtypes.i32))]
 
     def copies(self, load: Load, place: PlaceInTile, barrier: Expr) -> list[s.Stmt]:
@@ -268,7 +266,7 @@ def _stacked_map(
     if len(parts) < len(loads):
         return None
     chosen = Var(f"map_{load.target.name}", PointerType(map_type().dtype, map_type().space))
-    return StackedMap(parts, source.starts, chosen, Var("row", dtypes.i32))
+    return StackedMap(parts, source, chosen, Var("row", dtypes.i32))
 
 
 def shared_map(load: Load, kernel: TileKernel, blocks: int, rank: Expr) -> SharedMap | None:

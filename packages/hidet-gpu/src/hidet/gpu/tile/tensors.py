@@ -158,6 +158,11 @@ class Stacked:
         """Where the rows of each begin among those of all."""
         return tuple(itertools.accumulate((part.rows for part in self.parts[:-1]), initial=build.index(0)))
 
+    @property
+    def ends(self) -> tuple[Expr, ...]:
+        """Where the rows of each end among those of all."""
+        return (*self.starts[1:], self.rows)
+
     def at(self, row: Expr) -> GTensor:
         """The matrix for a box that begins at a row, with the numbers that rows have among those of all."""
         stride = self.parts[0].row_stride
@@ -165,9 +170,7 @@ class Stacked:
             build.binary("add", part.pointer, start * stride * -1) if number else part.pointer
             for number, (part, start) in enumerate(zip(self.parts, self.starts, strict=True))
         ]
-        pointer = moved[-1]
-        for before, start in zip(moved[-2::-1], self.starts[:0:-1], strict=True):
-            pointer = build.select(row < start, before, pointer)
+        pointer = build.select_part(row, self.ends, lambda number: moved[number])
         return GTensor(pointer, self.rows, self.columns, stride, self.align)
 
 
