@@ -15,7 +15,7 @@ from hidet.fusion.horizontal import fuse_horizontally
 from hidet.fusion.in_place import find_reuses
 from hidet.fusion.overwrite import CopyOverwrites, early_overwrites
 from hidet.fusion.task_verify import verify_tasks
-from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, readers
+from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, readers, stored_values
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
@@ -116,10 +116,8 @@ def _aligned_values(graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Ite
 
 
 def _weights(graph: Graph, aliases: Mapping[Value, Alias]) -> frozenset[Value]:
-    """Parameters, constants and what is prepared of them, and views of those, but for what the graph overwrites."""
-    written = {graph.inputs[number] for number, _ in graph.mutates}
-    prepared = () if graph.prepare is None else graph.prepare.results
-    roots = {*graph.parameters, *graph.constants, *prepared} - written
+    """What no step of a call writes, and views of that."""
+    roots = stored_values(graph)
     return frozenset((*roots, *(value for value in aliases if alias_root(value, aliases) in roots)))
 
 

@@ -140,6 +140,14 @@ def foreign_nodes(graph: Graph) -> frozenset[Node]:
     return graph._foreign
 
 
+def stored_values(graph: Graph) -> frozenset[Value]:
+    """Parameters, constants and what is prepared of them, but for what the graph overwrites: no step of a call writes
+    them."""
+    written = {graph.inputs[number] for number, _ in graph.mutates}
+    prepared = () if graph.prepare is None else graph.prepare.results
+    return frozenset((*graph.parameters, *graph.constants, *prepared)) - written
+
+
 def _find_readers(graph: Graph) -> dict[Value, list[Node]]:
     table: dict[Value, list[Node]] = {}
     for node in graph.nodes:

@@ -7,15 +7,13 @@ less to wait for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet import dims, dtypes
+from hidet.cuda.passes.linears import is_by_aligned_weight
 from hidet.fusion.fuse import foreign_rule_for
 from hidet.gpu.passes.replace import replace_results
-from hidet.gpu.schedules.product import ALIGN
-from hidet.graph.graph import Graph, Node, Value, readers
+from hidet.graph.graph import Graph, Node, Value, producers, readers, stored_values
 from hidet.graph.storage import Views
 from hidet.graph.types import same_shape
 from hidet.operators.gated_linear import GATES
@@ -23,8 +21,6 @@ from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
-
-Readers = Mapping[Value, Sequence[Node]]
 
 
 @dataclass(frozen=True)
@@ -37,37 +33,10 @@ class GateLinears:
         """One walk in graph order."""
         if not ctx.option("cuda.matrix_units"):
             return graph
-        written = {graph.inputs[number] for number, _ in graph.mutates}
-        stored = {*graph.parameters, *graph.constants} - written
-        table, outputs = readers(graph), set(graph.outputs)
-        producers = {node.outputs[0]: node for node in graph.nodes if len(node.outputs) == 1}
-
-        def made_for(value: Value | None, reader: Node) -> Node | None:
-            """The node that computes a value for this reader alone."""
-            if value is None or value in outputs or list(table.get(value, ())) != [reader]:
-                return None
-            return producers.get(value)
-
-        def linear_for(value: Value | None, reader: Node) -> Node | None:
-            node = made_for(value, reader)
-            if node is None or node.op.name != "linear" or not stored.issuperset(node.values[1:]):
-                return None
-            return node if _is_aligned(node) and foreign_rule_for(node, ctx) is None else None
-
-        def unit(node: Node) -> tuple[str, Node, Node] | None:
-            """The activation, the gate and what it scales, of a product that is a gated linear unit."""
-            for scale, other in (node.inputs, node.inputs[::-1]):
-                activated = made_for(scale, node)
-                activation = None if activated is None else _activation_of(activated)
-                if activated is None or activation is None:
-                    continue
-                gate, up = linear_for(activated.inputs[0], activated), linear_for(other, node)
-                if gate is not None and up is not None and _are_alike(gate, up):
-                    return activation, gate, up
-            return None
+        search = _Search(graph, ctx, stored_values(graph), frozenset(graph.outputs))
 
         def gated(rewriter: GraphRewriter, node: Node, _: Views) -> Value | None:
-            found = unit(node)
+            found = search.unit(node)
             if found is None:
                 return None
             activation, gate, up = found
@@ -78,19 +47,46 @@ class GateLinears:
         return replace_results(graph, ctx, lambda node: node.op.name == "mul", gated)
 
 
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Looks for gated linear units. stored: what no step writes. outputs: the graph's."""
+
+    graph: Graph
+    ctx: CompileContext
+    stored: frozenset[Value]
+    outputs: frozenset[Value]
+
+    def unit(self, node: Node) -> tuple[str, Node, Node] | None:
+        """The activation, the gate and what it scales, of a product that is a gated linear unit."""
+        for scale, other in (node.inputs, node.inputs[::-1]):
+            activated = self._made_for(scale, node)
+            activation = None if activated is None else _activation_of(activated)
+            if activated is None or activation is None:
+                continue
+            gate, up = self._linear_for(activated.inputs[0], activated), self._linear_for(other, node)
+            if gate is not None and up is not None and _are_alike(gate, up):
+                return activation, gate, up
+        return None
+
+    def _linear_for(self, value: Value | None, reader: Node) -> Node | None:
+        """The linear that computes a value for this reader alone, and that no rule of others takes."""
+        node = self._made_for(value, reader)
+        if node is None or not is_by_aligned_weight(node, self.stored) or node.values[1].tensor.shape[0] == 0:
+            return None
+        return node if foreign_rule_for(node, self.ctx) is None else None
+
+    def _made_for(self, value: Value | None, reader: Node) -> Node | None:
+        """The node that computes a value, its only result, for this reader alone."""
+        if value is None or value in self.outputs or list(readers(self.graph).get(value, ())) != [reader]:
+            return None
+        node = producers(self.graph).get(value)
+        return node if node is not None and len(node.outputs) == 1 else None
+
+
 def _activation_of(node: Node) -> str | None:
     """What the operator calls an activation; None for other nodes."""
     attrs = dict(node.attrs.items())
     return next((name for name, (op, own) in GATES.items() if node.op.name == op and attrs == dict(own)), None)
-
-
-def _is_aligned(linear: Node) -> bool:
-    """Whether matrix units multiply rows of a weight, which begin at multiples of 16 bytes."""
-    weight = linear.values[1].tensor
-    rows, columns = weight.shape
-    if weight.dtype not in dtypes.FLOATS_OF_16_BITS or rows == 0 or columns == 0:
-        return False
-    return dims.divisibility(columns) * weight.dtype.nbytes % ALIGN == 0
 
 
 def _are_alike(gate: Node, up: Node) -> bool:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet import dims, dtypes
+from hidet import dims
+from hidet.cuda.passes.linears import is_by_aligned_weight
 from hidet.cuda.schedules.product_tiles import STACKED_ROWS
 from hidet.fusion.fuse import foreign_rule_for
-from hidet.gpu.schedules.product import ALIGN
-from hidet.graph.graph import Graph, Node, Value, readers
+from hidet.graph.graph import Graph, Node, Value, readers, stored_values
 from hidet.graph.types import same_shape
 from hidet.passes.rewriter import GraphRewriter
 
@@ -58,32 +58,24 @@ class StackLinears:
 
 def _stacks(graph: Graph, ctx: CompileContext) -> dict[Node, Sequence[Node]]:
     """Linears that become one, by the first of them."""
-    written = {graph.inputs[number] for number, _ in graph.mutates}
-    stored = {*graph.parameters, *graph.constants} - written
-    table, outputs = readers(graph), set(graph.outputs)
+    stored, table, outputs = stored_values(graph), readers(graph), set(graph.outputs)
     found: list[Sequence[Node]] = []
     anchors = [node for node in graph.nodes if node.op.kind == "anchor"]
     for _, run in groupby(anchors, lambda node: (node.op.name == "linear", node.inputs[0])):
         alike: dict[Hashable, list[Node]] = {}
         for node in run:
             result = node.outputs[0]
-            is_free = result not in outputs and stored.issuperset(node.values[1:])
-            if is_free and _can_be_stacked(node) and not _is_finished(result, table.get(result, ())):
+            can_be_stacked = is_by_aligned_weight(node, stored) and _has_whole_tiles(node)
+            if can_be_stacked and result not in outputs and not _is_finished(result, table.get(result, ())):
                 key = (node.values[1].tensor.element_strides, tuple(node.attrs.items()))
                 alike.setdefault(key, []).append(node)
         found += [nodes[at : at + _MOST] for nodes in alike.values() for at in range(0, len(nodes), _MOST)]
     return {part[0]: part for part in found if len(part) > 1 and foreign_rule_for(part[0], ctx) is None}
 
 
-def _can_be_stacked(node: Node) -> bool:
-    """Whether a node is a linear, and tiles of any kernel lie within its weight or another one, with aligned rows."""
-    if node.op.name != "linear":
-        return False
-    _, weight = node.values[:2]
-    rows, columns = weight.tensor.shape
-    if weight.tensor.dtype not in dtypes.FLOATS_OF_16_BITS or dims.divisibility(rows) % STACKED_ROWS:
-        return False
-    return columns != 0 and dims.divisibility(columns) * weight.tensor.dtype.nbytes % ALIGN == 0
+def _has_whole_tiles(linear: Node) -> bool:
+    """Whether tiles of any kernel lie within a linear's weight or another one."""
+    return dims.divisibility(linear.values[1].tensor.shape[0]) % STACKED_ROWS == 0
 
 
 def _is_finished(result: Value, by: Sequence[Node]) -> bool:
