@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hidet import dims
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
-from hidet.cuda.schedules.product_tiles import GEMV_MAX_ROWS, GEMV_TILES, is_gemv, of_rights
+from hidet.cuda.schedules.product_tiles import GEMV_MAX_ROWS, GEMV_TILES, for_product, is_gemv
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     NARROW_TILES,
@@ -17,7 +17,6 @@ from hidet.cuda.schedules.tiling import (
     UNALIGNED_TILES,
     WARP_SPECIALIZED_TILES,
     cycles_of_call,
-    with_bytes_along_k,
 )
 from hidet.dims import Dim
 from hidet.errors import ShapeError
@@ -81,7 +80,7 @@ def tilings_by_size(
     """
     most = dims.bounds(product.m)[1]
     of_kinds = _TABLES if product.twin is None else _TABLES_OF_TWO
-    tables = ([replace(t, tiles=_wide(t.tiles, product)) for t in table] for table in of_kinds)
+    tables = ([replace(t, tiles=for_product(t.tiles, product)) for t in table] for table in of_kinds)
     table = max(tables, key=lambda table: sum(tiling.tiles in choices for tiling in table))
     found: list[Tiling] = []
     for tiling in table:
@@ -100,19 +99,13 @@ def tilings_by_size(
     return replace(first, others=tuple(others))
 
 
-def _wide(tiles: MatmulTiles, product: Product) -> MatmulTiles:
-    """Tiles of a table for a product's elements, and for all of its right matrices."""
-    return with_bytes_along_k(of_rights(tiles, product), product.a.tensor.type.dtype.nbytes)
-
-
 def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, params: Tiling, target: GpuTarget) -> Stmt:
     """Launches of a product by each tiling of `params`, of which a call takes the fastest one by the model, and a GEMV
     for calls of few rows."""
     tilings = [replace(params, others=()), *params.others]
     batch, m, n, k = (builder.size(extent) for extent in (product.batch, product.m, product.n, product.k))
-    nbytes, columns = product.a.tensor.type.dtype.nbytes, n if product.twin is None else n * len(product.rights)
-    instructions, copied = epilogue_instructions(product), how_copied(product)
-    extents = CallExtents(batch, m, columns, k, nbytes, instructions, copied=copied)
+    nbytes, columns = product.a.tensor.type.dtype.nbytes, n * len(product.rights)
+    extents = CallExtents(batch, m, columns, k, nbytes, epilogue_instructions(product), copied=how_copied(product))
     stmts: list[Stmt] = []
     times: list[Var] = []
     launches: list[Stmt] = []

@@ -11,13 +11,13 @@ from hidet.cuda.schedules.product_tiles import (
     GEMV_TILES,
     can_be_warp_specialized,
     copies_elements,
+    for_product,
     is_gemv,
-    of_rights,
     shared_tiles,
     specialized_tiles,
     suits_operands,
 )
-from hidet.cuda.schedules.tiling import copied_bytes, warp_specialized_bytes, with_bytes_along_k
+from hidet.cuda.schedules.tiling import copied_bytes, warp_specialized_bytes
 from hidet.gpu.schedules.matmul import extents_of, how_copied, simt_tiles
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.tiling import SPLIT_K, Tiling, has_steps, simt_space, split_knob
@@ -84,13 +84,12 @@ def _tiling(by_size: Tiling | None, tile: KernelTile, stages: int, split_k: int)
 
 
 def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:
-    nbytes = product.a.tensor.type.dtype.nbytes
     found = [KernelTile("gemv", GEMV_TILES)] if is_gemv(product) else []
     tables: dict[_Kernel, tuple[MatmulTiles, ...]] = {"plain": shared_tiles(product, target)}
     if can_be_warp_specialized(product, target):
         tables = {"warp-specialized": specialized_tiles(product), **tables}
     for kernel, tiles in tables.items():
-        wide = (replace(with_bytes_along_k(of_rights(each, product), nbytes), stages=0) for each in tiles)
+        wide = (replace(for_product(each, product), stages=0) for each in tiles)
         found += [KernelTile(kernel, each) for each in wide if suits_operands(product, each)]
     return list(dict.fromkeys(found))
 

@@ -65,9 +65,13 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
         return simt_tiles(product)
     if is_gemv(product):
         return (GEMV_TILES,)
-    nbytes = product.a.tensor.type.dtype.nbytes
-    found = (with_bytes_along_k(of_rights(tiles, product), nbytes) for tiles in _table(product, target))
+    found = (for_product(tiles, product) for tiles in _table(product, target))
     return tuple(tiles for tiles in found if suits_operands(product, tiles))
+
+
+def for_product(tiles: MatmulTiles, product: Product) -> MatmulTiles:
+    """Tiles of a table, for a product's elements and for all of its right matrices."""
+    return with_bytes_along_k(of_rights(tiles, product), product.a.tensor.type.dtype.nbytes)
 
 
 def of_rights(tiles: MatmulTiles, product: Product) -> MatmulTiles:

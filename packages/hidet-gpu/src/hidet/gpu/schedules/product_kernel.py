@@ -71,6 +71,11 @@ class ProductKernel:
         pointers = [self._pointers[tensor.operand] for tensor in operand.tensors]
         return operand.source(self.scope, pointers, self._numbers, align, is_small=is_small)
 
+    def twin(self, align: int, *, is_small: bool) -> GTensor | Gathered | Stacked | None:
+        """The second right matrix, as of `source`; None where there is one alone."""
+        twin = self._product.twin
+        return None if twin is None else self.source(twin, align, is_small=is_small)
+
     def result(self, align: int) -> GTensor:
         """The task's output as a matrix."""
         product, scope = self._product, self.scope

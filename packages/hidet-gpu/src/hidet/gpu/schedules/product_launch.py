@@ -140,9 +140,7 @@ class ProductLaunches:
         product, scope, partial = self.product, kernel.scope, self.partial
         a = kernel.source(product.a, premises.a, is_small=premises.is_small)
         b = kernel.source(product.b, premises.b, is_small=premises.is_small)
-        twin = None
-        if product.twin is not None:
-            twin = kernel.source(product.twin, premises.b, is_small=premises.is_small)
+        twin = kernel.twin(premises.b, is_small=premises.is_small)
         epilogue_operands: dict[Operand, GTensor] = {}
         steps: tuple[Expr, Expr] | None = None
         epilogue: Callable[..., Expr] = kernel.unfinished
@@ -207,9 +205,7 @@ class ProductLaunches:
         name, kernel = builder.name(), ProductKernel(self.task, product, multiplies=True, finishes=True)
         a = kernel.source(product.a, premises.a, is_small=premises.is_small)
         b = kernel.source(product.b, premises.b, is_small=premises.is_small)
-        twin = None
-        if product.twin is not None:
-            twin = kernel.source(product.twin, premises.b, is_small=premises.is_small)
+        twin = kernel.twin(premises.b, is_small=premises.is_small)
         assert (
             isinstance(a, GTensor) and isinstance(b, GTensor | Stacked) and (twin is None or isinstance(twin, GTensor))
         )
