@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -14,8 +15,9 @@ import pytest
 
 from hidet import dtypes
 from hidet.compiler import workers
+from hidet.compiler.graphs import compile_graph
 from hidet.compiler.worker import Refusal, pack_module, unpack_module
-from hidet.compiler.workers import CompileWorkers, kinds_of, share_modules, wanted_workers, workers_of
+from hidet.compiler.workers import CompileWorkers, Report, kinds_of, wanted_workers, workers_of
 from hidet.context import CompileContext, make_context
 from hidet.errors import CodegenError, CompileError, PluginWarning
 from hidet.graph.builder import GraphBuilder
@@ -69,6 +71,22 @@ def unit(*functions: Function) -> CompileUnit:
 def kernel(name: str, statements: int = 1) -> Function:
     x = Var("x", dtypes.f32)
     return Function(name, (x,), build.seq([Evaluate(x + number) for number in range(statements)]), kind="kernel")
+
+
+def made_here(names: Sequence[str], report: Report | None) -> list[Binary]:
+    return [Binary(name, b"here") for name in names]
+
+
+def unheard(done: int, total: int) -> None:
+    """A report that nobody reads."""
+
+
+def begin_and_wait(children: CompileWorkers) -> list[Binary]:
+    """Have children compile one module, which this process leaves to them."""
+    children.begin("only", unit(kernel("a")))
+    while not children._begun["only"].answer.done():
+        time.sleep(0.01)
+    return children.compile({"only": unit(kernel("a"))}, made_here, unheard)
 
 
 def relu_graph(kinds: int) -> Graph:
@@ -140,19 +158,11 @@ class Watcher:
         """Nothing."""
 
 
-def test_shares_are_of_about_equal_work_and_keep_equal_kernels_together() -> None:
-    units = {"long": unit(kernel("a", 9)), "short": unit(kernel("b", 1)), "again": unit(kernel("c", 9))}
-    units["middle"] = unit(kernel("d", 5))
-    sent = {name: bytes(100 * len(each.module.functions[0].body.children())) for name, each in units.items()}
-    shares = share_modules({**sent, "short": bytes(100)}, units, 2)
-    assert sorted(map(sorted, shares)) == [["again", "long"], ["middle", "short"]]
-
-
-def test_a_module_is_the_same_on_the_other_side(ctx: CompileContext) -> None:
+def test_a_module_is_the_same_on_the_other_side() -> None:
     module = unit(kernel("a", 3), kernel("b")).module
     packed = pack_module(module)
     assert packed is not None
-    again = unpack_module(packed, ctx)
+    again = unpack_module(packed)
     assert structural_equal(again, module)
     assert again.functions[0].params[0].type is dtypes.f32
 
@@ -172,15 +182,60 @@ def test_children_and_this_process_share_the_modules(ctx: CompileContext, monkey
     units = {name: unit(*[kernel(f"{name}{number}", number + 1) for number in range(3)]) for name in "abcd"}
     here: list[str] = []
 
-    def compile_here(names: Sequence[str]) -> list[Binary]:
+    def compile_here(names: Sequence[str], report: Report | None) -> list[Binary]:
         here.extend(names)
         return [Binary(name, b"3 functions") for name in names]
 
+    told: list[tuple[int, int]] = []
     with CompileWorkers(1, ctx) as children:
-        made = children.compile(units, compile_here)
+        made = children.compile(units, compile_here, lambda done, total: told.append((done, total)))
     assert sorted(binary.name for binary in made) == sorted(units)
     assert {binary.data for binary in made} == {b"3 functions"}
-    assert len(here) < 4
+    assert 0 < len(here) < 4
+    assert told == sorted(told) and told[-1] == (4, 4)
+
+
+def test_a_child_compiles_what_was_begun_and_nothing_else_comes_of_it(ctx: CompileContext) -> None:
+    begun = {name: unit(kernel(name), kernel(f"{name}2")) for name in ("wanted", "given up", "changed")}
+    wanted = {"wanted": begun["wanted"], "changed": replace(unit(kernel("other")), digest="another")}
+    with CompileWorkers(1, ctx) as children:
+        for name, each in begun.items():
+            children.begin(name, each)
+        # The child has time for it: nothing of it is left for this process.
+        while not children._begun["changed"].answer.done():
+            time.sleep(0.01)
+        made = children.compile(wanted, made_here, unheard)
+        again = children.compile({"given up": begun["given up"]}, made_here, unheard)
+    assert made == [Binary("changed", b"here"), Binary("wanted", b"2 functions")]
+    assert again == [Binary("given up", b"here")]
+
+
+def test_programs_are_begun_before_a_graph_is_built_and_only_what_is_needed_is_linked(
+    ctx: CompileContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIDET_NUM_WORKERS", "1")
+    done: list[str] = []
+    begin, compile_all = CompileWorkers.begin, CompileWorkers.compile
+
+    def begun(self: CompileWorkers, name: str, each: CompileUnit) -> None:
+        done.append(name)
+        begin(self, name, each)
+
+    def compiled(self: CompileWorkers, units: Any, compile_here: Any, report: Any) -> list[Binary]:
+        assert set(units) - set(done) == {"host"}
+        assert {each.digest for each in self._begun.values()} <= {each.digest for each in units.values()}
+        done.append("compile")
+        return compile_all(self, units, compile_here, report)
+
+    monkeypatch.setattr(CompileWorkers, "begin", begun)
+    monkeypatch.setattr(CompileWorkers, "compile", compiled)
+    real = make_context("cpu", {"cache": False})
+    builder = GraphBuilder(real.registry.operators)
+    a, b = (builder.input(TensorType(dtypes.f32, (512, 512))) for _ in range(2))
+    graph = builder.build([builder.emit("softmax", builder.emit("matmul", a, b), axis=1)])
+    monkeypatch.setattr(type(real.target), "compiles_apart", True, raising=False)
+    compile_graph(graph, real)
+    assert len(done) > 2 and done[-1] == "compile"
 
 
 def test_children_that_wait_in_the_context_compile_its_graphs(ctx: CompileContext, targets: Any) -> None:
@@ -198,7 +253,7 @@ def test_children_that_wait_in_the_context_compile_its_graphs(ctx: CompileContex
 
 def test_a_refusal_is_the_error_that_this_process_would_raise(ctx: CompileContext, targets: Any) -> None:
     with CompileWorkers(1, replace(ctx, target=targets.Refusing())) as children, pytest.raises(CodegenError) as caught:
-        children.compile({"only": unit(kernel("a"))}, lambda names: [])
+        begin_and_wait(children)
     assert (caught.value.message, caught.value.hint) == ("only cannot be written", "write another")
     assert isinstance(Refusal("CompileError", "m", None, None).error(), CompileError)
 
@@ -208,7 +263,7 @@ def test_what_a_child_with_other_tools_was_to_compile_is_compiled_here(ctx: Comp
         CompileWorkers(1, replace(ctx, target=targets.Other())) as children,
         pytest.warns(PluginWarning, match="other plug-ins, tools or sources"),
     ):
-        made = children.compile({"only": unit(kernel("a"))}, lambda names: [Binary(name, b"here") for name in names])
+        made = begin_and_wait(children)
     assert made == [Binary("only", b"here")]
 
 
@@ -219,7 +274,7 @@ def test_a_child_that_dies_is_one_error_that_names_its_modules(
     code = "import sys; sys.stderr.write('out of luck'); sys.exit(3)"
     monkeypatch.setattr(subprocess, "Popen", lambda command, **named: real([sys.executable, "-c", code], **named))
     with CompileWorkers(1, ctx) as children, pytest.raises(CompileError, match="code 3 on only: out of luck"):
-        children.compile({"only": unit(kernel("a"))}, lambda names: [])
+        begin_and_wait(children)
 
 
 def test_a_child_that_stalls_is_ended(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +283,7 @@ def test_a_child_that_stalls_is_ended(ctx: CompileContext, monkeypatch: pytest.M
     code = "import time; time.sleep(60)"
     monkeypatch.setattr(subprocess, "Popen", lambda command, **named: real([sys.executable, "-c", code], **named))
     with CompileWorkers(1, ctx) as children, pytest.raises(CompileError, match="did not finish only within"):
-        children.compile({"only": unit(kernel("a"))}, lambda names: [])
+        begin_and_wait(children)
 
 
 def test_without_a_process_to_be_had_the_work_is_done_here(
@@ -239,7 +294,8 @@ def test_without_a_process_to_be_had_the_work_is_done_here(
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with CompileWorkers(2, ctx) as children:
-        made = children.compile({"only": unit(kernel("a"))}, lambda names: [Binary(name, b"here") for name in names])
+        children.begin("only", unit(kernel("a")))
+        made = children.compile({"only": unit(kernel("a"))}, made_here, unheard)
     assert made == [Binary("only", b"here")]
 
 

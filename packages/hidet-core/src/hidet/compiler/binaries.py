@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from hidet.compiler.workers import CompileWorkers
+from hidet.compiler.workers import CompileWorkers, Report
 from hidet.context import CompileContext
-from hidet.host.code_cache import keep_modules, read_modules
-from hidet.host.units import CompileUnit
+from hidet.host.code_cache import keep_modules, module_key, read_modules
+from hidet.host.units import EFFORT, CompileUnit, kernel_units
+from hidet.ir.func import Module
 from hidet.passes.dump import dump
 from hidet.passes.manager import run_program_passes
 from hidet.progress import CompileProgress
@@ -28,13 +29,13 @@ def compile_modules(
     lowered = [name for name in units if name not in stored or is_watched]
     with CompileProgress() as progress:
 
-        def compile_here(names: Iterable[str]) -> list[Binary]:
-            return ctx.target.compile(_jobs(names, units, stored, ctx), progress.update)
+        def compile_here(names: Sequence[str], report: Report | None) -> list[Binary]:
+            return ctx.target.compile(_jobs(names, units, stored, ctx), report)
 
         if workers is None or is_watched or not lowered:
-            made = compile_here(lowered) if lowered else []
+            made = compile_here(lowered, progress.update) if lowered else []
         else:
-            made = workers.compile({name: units[name] for name in lowered}, compile_here)
+            made = workers.compile({name: units[name] for name in lowered}, compile_here, progress.update)
     fresh = {binary.name: binary.data for binary in made}
     if fresh:
         keep_modules(units, stored, fresh, ctx, together)
@@ -43,6 +44,16 @@ def compile_modules(
         program = units[binary.name].module
         ctx.registry.kernel_built(binary.name, ctx.target.name, program, binary.data, binary.name in stored)
     return binaries, len(stored)
+
+
+def begin_module(symbol: str, module: Module, digest: str, workers: CompileWorkers, ctx: CompileContext) -> None:
+    """Have children compile a program's module from now on, before the rest of its graph is built; see `compile_units`.
+
+    symbol, digest: what the module is known by. What the cache has is not compiled.
+    """
+    for name, unit in kernel_units(symbol, module, digest, EFFORT).items():
+        if ctx.cache.get(module_key(name, unit, ctx)) is None:
+            workers.begin(name, unit)
 
 
 def _jobs(

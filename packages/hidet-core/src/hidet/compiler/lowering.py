@@ -26,14 +26,17 @@ from hidet.passes.manager import run_graph_passes, run_late_pass
 from hidet.runtime.program import HostProgram
 from hidet.runtime.program_text import print_plans, print_program
 from hidet.schedule.schedule_text import print_schedules
-from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
+from hidet.schedule.select import OnBuilt, ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.task_text import print_tasks
 from hidet.target import overlaps_launches
 
 
-def lower_graph(optimized: Graph, graph: Graph, ctx: CompileContext) -> LoweredGraph:
-    """The host program of a graph that passes have made of `graph`, whose assumptions of sizes it checks."""
-    lowering, preparing = _Lowering(ctx), _Lowering(ctx)
+def lower_graph(optimized: Graph, graph: Graph, ctx: CompileContext, on_built: OnBuilt | None = None) -> LoweredGraph:
+    """The host program of a graph that passes have made of `graph`, whose assumptions of sizes it checks.
+
+    on_built: hears of each program that is built for what every call runs.
+    """
+    lowering, preparing = _Lowering(ctx, on_built), _Lowering(ctx)
     program = with_size_checks(lowering.graph(optimized, "main"), graph)
     if optimized.prepare is not None:
         program = replace(program, prepare=preparing.graph(optimized.prepare.graph, "prepare"))
@@ -59,8 +62,9 @@ class _Lowering:
     parts: what is to be compiled. constants: the store that all the programs index.
     """
 
-    def __init__(self, ctx: CompileContext) -> None:
+    def __init__(self, ctx: CompileContext, on_built: OnBuilt | None = None) -> None:
         self.ctx = ctx
+        self.on_built = on_built
         self.parts: list[tuple[ScheduledGraph, HostCode]] = []
         self.constants: list[Any] = []
 
@@ -71,7 +75,7 @@ class _Lowering:
         tasks = fuse(graph, self.ctx, folder)
         dump(self.ctx, f"{folder}tasks.hir", partial(print_graph, tasks.graph))
         dump(self.ctx, f"{folder}tasks.txt", partial(print_tasks, tasks))
-        scheduled = select_schedules(tasks, self.ctx)
+        scheduled = select_schedules(tasks, self.ctx, self.on_built)
         dump(self.ctx, f"{folder}schedules.txt", partial(print_schedules, scheduled, self.ctx))
         for step in scheduled.steps:
             if isinstance(step, ScheduledTask):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hidet.cache import CacheKey
-from hidet.compiler.binaries import compile_modules
+from hidet.compiler.binaries import begin_module, compile_modules
 from hidet.compiler.clock import Clock
 from hidet.compiler.kept_graphs import keep_graph
 from hidet.compiler.loading import bundle_of, load_graph
@@ -30,7 +32,8 @@ def compile_stepwise(
             verify_graph(graph)
             optimized = run_graph_passes(graph, ctx)
         with clock("build"):
-            lowered = lower_graph(optimized, graph, ctx)
+            begin = partial(begin_module, workers=workers, ctx=ctx) if workers.are_there else None
+            lowered = lower_graph(optimized, graph, ctx, begin)
             units = compile_units(
                 lowered.main_code, lowered.prepare_code, kernel_asserts_reach_host=ctx.target.device == "cpu"
             )

@@ -1,9 +1,9 @@
 """Child process that compiles modules: `python -m hidet.compiler.worker`, driven by `hidet.compiler.workers`.
 
 What comes in on standard input, and goes out on what was standard output, are pickles: both ends are processes of one
-user, and nothing of it is ever kept. First comes a `Greeting`, then lists of `PackedModule`, each answered by a list of
-`Binary`, by a `Refusal`, or by None where the child finds other code than the process that asks. The child ends when
-its input does, or by an exception that is no HidetError.
+user, and nothing of it is ever kept. First comes a `Greeting`, then one `PackedModule` after the other. The answer to
+each is a `Binary`, a `Refusal`, or None where the child finds other code than the process that asks. The child ends
+when its input does, or by an exception that is no HidetError.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -67,22 +67,16 @@ class Refusal:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes what there is one of in a process by its name."""
+    """Writes what there is one of in a process by its name: asked by class, because C code does that by itself."""
 
-    def persistent_id(self, obj: Any) -> tuple[str, str] | None:
-        if isinstance(obj, DType):
-            return ("dtype", obj.name)
-        return ("intrinsic", obj.name) if isinstance(obj, Intrinsic) else None
+    dispatch_table: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
+        DType: lambda found: (dtype, (found.name,)),
+        Intrinsic: lambda found: (_intrinsic, (found.name,)),
+    }
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: IO[bytes], ctx: CompileContext) -> None:
-        super().__init__(file)
-        self._intrinsics = ctx.registry.intrinsic_rows()
-
-    def persistent_load(self, pid: Any) -> DType | Intrinsic:
-        kind, name = pid
-        return dtype(name) if kind == "dtype" else self._intrinsics[name]
+def _intrinsic(name: str) -> Intrinsic:
+    return load_registry().intrinsic_rows()[name]
 
 
 def pack_module(module: Module) -> bytes | None:
@@ -95,9 +89,9 @@ def pack_module(module: Module) -> bytes | None:
     return file.getvalue()
 
 
-def unpack_module(data: bytes, ctx: CompileContext) -> Module:
+def unpack_module(data: bytes) -> Module:
     """Inverse of `pack_module`."""
-    module: Module = _Unpickler(io.BytesIO(data), ctx).load()
+    module: Module = pickle.loads(data)
     return module
 
 
@@ -122,7 +116,7 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         _load_compiler(ctx)
     while True:
         try:
-            packed: Sequence[PackedModule] = pickle.load(requests)
+            packed: PackedModule = pickle.load(requests)
         except EOFError:
             return
         pickle.dump(_compile(packed, ctx) if is_alike else None, replies)
@@ -137,13 +131,11 @@ def _load_compiler(ctx: CompileContext) -> None:
     ctx.target.compile([])
 
 
-def _compile(packed: Sequence[PackedModule], ctx: CompileContext) -> list[Binary] | Refusal:
-    def jobs() -> Iterator[CompileJob]:
-        for each in packed:
-            yield CompileJob(each.name, run_program_passes(unpack_module(each.data, ctx), ctx), each.effort)
-
+def _compile(packed: PackedModule, ctx: CompileContext) -> Binary | Refusal:
     try:
-        return ctx.target.compile(jobs())
+        lowered = run_program_passes(unpack_module(packed.data), ctx)
+        (binary,) = ctx.target.compile([CompileJob(packed.name, lowered, packed.effort)])
+        return binary
     except HidetError as error:
         return Refusal(type(error).__name__, error.message, error.loc, error.hint)
 

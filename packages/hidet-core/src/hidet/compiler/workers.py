@@ -1,8 +1,9 @@
 """Compiles the modules of a graph in child processes and in this one at once.
 
 Passes and code generators are Python, of which a process runs one thread at a time. Children (`hidet.child_process`)
-start while the graph is scheduled, and each gets its share of the modules at once. A child that dies or stalls costs
-one CompileError that names its modules.
+start while the graph is traced or optimised. They compile each module from when its schedule has built it, while this
+process builds others; what turns out not to be needed is given up. A child that dies or stalls costs one CompileError
+that names its module.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import contextlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
 
 from hidet import option
 from hidet.child_process import ChildProcess, can_start_children, import_path
@@ -22,7 +25,6 @@ from hidet.cpus import available_cpus
 from hidet.errors import CompileError, PluginWarning
 from hidet.graph.graph import Graph
 from hidet.host.units import CompileUnit
-from hidet.ir.structural import function_digest
 from hidet.plugins.host import is_of_environment
 from hidet.target import Binary
 
@@ -82,18 +84,28 @@ def workers_of(graph: Graph, ctx: CompileContext) -> Iterator[CompileWorkers]:
         yield workers
 
 
+Report = Callable[[int, int], None]
+"""Is called with how many of how many modules or kernels are compiled."""
+CompileHere = Callable[[Sequence[str], Report | None], list[Binary]]
+"""Compiles the modules of some names in this process."""
+
+
 class CompileWorkers:
     """Child processes that compile modules of graphs, as a context manager that ends them. count: how many."""
 
     def __init__(self, count: int, ctx: CompileContext) -> None:
         self._children: list[_Child] = []
+        self._idle: SimpleQueue[_Child] = SimpleQueue()
+        self._begun: dict[str, _Begun] = {}
         self._told = (ctx.target, ctx.options, ctx.registry)
         greeting = pickle.dumps(Greeting(ctx.target, ctx.options, ctx.machine, compilation_key(ctx))) if count else b""
-        for _ in range(count):
-            try:
+        with contextlib.suppress(OSError):  # no process to be had: the work is done here all the same
+            for _ in range(count):
                 self._children.append(_Child(greeting))
-            except OSError:
-                return  # no process to be had: the work is done here all the same
+        for child in self._children:
+            self._idle.put(child)
+        # As many as children, so that whoever takes an idle one finds it.
+        self._threads = ThreadPoolExecutor(max(len(self._children), 1))
 
     def __enter__(self) -> CompileWorkers:
         return self
@@ -102,75 +114,94 @@ class CompileWorkers:
         # All at once: none waits for another one's end.
         for child in self._children:
             child.kill()
+        self._threads.shutdown(cancel_futures=True)
         while self._children:
             self._children.pop().close()
 
+    @property
+    def are_there(self) -> bool:
+        """Whether there are children."""
+        return bool(self._children)
+
     def wait_for(self, ctx: CompileContext) -> bool:
         """Whether there are children that wait for modules of this context."""
-        return bool(self._children) and self._told == (ctx.target, ctx.options, ctx.registry)
+        return self.are_there and self._told == (ctx.target, ctx.options, ctx.registry)
 
-    def compile(
-        self, units: Mapping[str, CompileUnit], compile_here: Callable[[Sequence[str]], list[Binary]]
-    ) -> list[Binary]:
-        """Machine code of modules, in any order.
+    def begin(self, name: str, unit: CompileUnit) -> None:
+        """Have a module compiled that `compile` is likely to be asked for. Nothing happens where there is no child, and
+        where the module cannot be sent."""
+        if self._children and name not in self._begun:
+            data = pack_module(unit.module)
+            if data is not None:
+                self._begin(PackedModule(name, data, unit.effort), unit.digest)
 
-        compile_here: compiles those of some names in this process; it gets a share like a child's, and what cannot be
-        sent. Raises the HidetError of the first module that is refused; CompileError for a child that dies or stalls.
+    def compile(self, units: Mapping[str, CompileUnit], compile_here: CompileHere, report: Report) -> list[Binary]:
+        """Machine code of modules, in any order. What else was begun is given up.
+
+        compile_here: gets what cannot be sent, one of the modules that were not begun, and what no child comes to.
+        Raises the HidetError of the first module that is refused; CompileError for a child that dies or stalls.
         """
         if not self._children:
-            return compile_here(list(units))
-        packed = {name: pack_module(unit.module) for name, unit in units.items()}
-        sent = {name: data for name, data in packed.items() if data is not None}
-        *others, own = share_modules(sent, units, len(self._children) + 1)
-        own += [name for name, data in packed.items() if data is None]
-        requests = [[PackedModule(name, sent[name], units[name].effort) for name in share] for share in others]
+            return compile_here(list(units), report)
         try:
-            made = self._ask(requests, lambda: compile_here(own) if own else [])
+            made = self._compile(units, compile_here, report)
         except BaseException:
             self.__exit__()  # some are dead, and others have work that nobody wants
             raise
         left = [module.name for module in made if isinstance(module, PackedModule)]
         if left:
             warnings.warn(PluginWarning(_OTHER_CODE), stacklevel=2)
-            made += compile_here(left)
+            made += compile_here(left, None)
         return [module for module in made if isinstance(module, Binary)]
 
-    def _ask(
-        self, requests: Sequence[Sequence[PackedModule]], compile_own: Callable[[], list[Binary]]
+    def _compile(
+        self, units: Mapping[str, CompileUnit], compile_here: CompileHere, report: Report
     ) -> list[Binary | PackedModule]:
-        """What children make of a request each, and this process meanwhile of its own share."""
-        with ThreadPoolExecutor(len(requests)) as threads:
-            pairs = zip(self._children, requests, strict=True)
-            asked = [threads.submit(child.compile, request) for child, request in pairs if request]
-            try:
-                made: list[Binary | PackedModule] = [*compile_own()]
-                for answer in asked:
-                    made += answer.result()
-            except BaseException:
-                for child in self._children:
-                    child.kill()  # threads wait for no answer any more
-                raise
+        """What children and this process make of modules; those that a child could not compile as they are."""
+        for name, begun in list(self._begun.items()):
+            if name not in units or begun.digest != units[name].digest or begun.effort != units[name].effort:
+                begun.answer.cancel()
+                del self._begun[name]
+        rest = [name for name in units if name not in self._begun]
+        # The last one is host code as a rule, which is compiled here.
+        packed = {name: pack_module(units[name].module) for name in rest[:-1]}
+        for name, data in sorted(packed.items(), key=lambda item: -len(item[1] or b"")):
+            if data is not None:
+                self._begin(PackedModule(name, data, units[name].effort), units[name].digest)
+        answers, self._begun = {name: begun.answer for name, begun in self._begun.items()}, {}
+        own = [name for name in rest if name not in answers]
+        made: list[Binary | PackedModule] = [*compile_here(own, None)] if own else []
+        for name in reversed(list(answers)):
+            report(len(made), len(units))
+            if answers[name].cancel():
+                del answers[name]
+                made += compile_here([name], None)
+        for answer in answers.values():
+            made.append(answer.result())
+            report(len(made), len(units))
         return made
 
+    def _begin(self, module: PackedModule, digest: str) -> None:
+        answer = self._threads.submit(self._compile_in_child, module)
+        self._begun[module.name] = _Begun(digest, module.effort, answer)
 
-def share_modules(sent: Mapping[str, bytes], units: Mapping[str, CompileUnit], count: int) -> list[list[str]]:
-    """Names of modules in `count` shares of about equal work, each with its longest modules first.
+    def _compile_in_child(self, module: PackedModule) -> Binary | PackedModule:
+        """What the next idle child makes of a module."""
+        child = self._idle.get()
+        try:
+            return child.compile(module)
+        finally:
+            # One that is dead says so of the next module, too.
+            self._idle.put(child)
 
-    sent: what is sent of each module, by whose size its work is judged. Kernels that differ in their names alone are
-    compiled once by who has all of them, and so count once in a share.
-    """
-    shares: list[list[str]] = [[] for _ in range(count)]
-    kernels: list[set[str]] = [set() for _ in range(count)]
-    work = [0.0] * count
-    for name in sorted(sent, key=lambda name: -len(sent[name])):
-        module = units[name].module
-        own = {function_digest(f) for f in module.functions if f.kind == "kernel"} or {name}
-        added = [len(sent[name]) * len(own - known) / len(own) for known in kernels]
-        best = min(range(count), key=lambda number: work[number] + added[number])
-        shares[best].append(name)
-        kernels[best] |= own
-        work[best] += added[best]
-    return shares
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A module that waits for a child, or that one compiles. digest, effort: of its `CompileUnit`."""
+
+    digest: str
+    effort: int
+    answer: Future[Binary | PackedModule]
 
 
 class _Child:
@@ -186,27 +217,26 @@ class _Child:
             self._process.requests.write(greeting)
             self._process.requests.flush()
 
-    def compile(self, request: Sequence[PackedModule]) -> Sequence[Binary | PackedModule]:
-        """Machine code of modules; the modules themselves where the process finds other code than this one.
+    def compile(self, module: PackedModule) -> Binary | PackedModule:
+        """Machine code of a module; the module itself where the process finds other code than this one.
 
-        HidetError if one is refused, CompileError if the process dies or stalls.
+        HidetError if it is refused, CompileError if the process dies or stalls.
         """
-        seconds, names = _SECONDS_PER_MODULE * len(request), ", ".join(module.name for module in request)
         try:
-            with self._process.limited(seconds):
-                pickle.dump(request, self._process.requests)
+            with self._process.limited(_SECONDS_PER_MODULE):
+                pickle.dump(module, self._process.requests)
                 self._process.requests.flush()
-                answer: list[Binary] | Refusal | None = pickle.load(self._process.answers)
+                answer: Binary | Refusal | None = pickle.load(self._process.answers)
         except (OSError, ValueError, EOFError, pickle.UnpicklingError):
             # The pipe broke.
             stalled = CompileError(
-                f"a compile worker did not finish {names} within {seconds:g} s",
+                f"a compile worker did not finish {module.name} within {_SECONDS_PER_MODULE:g} s",
                 hint="a kernel may be unrolled too far; HIDET_DUMP=<folder> keeps its text",
             )
-            raise self._process.failure(names, stalled) from None
+            raise self._process.failure(module.name, stalled) from None
         if isinstance(answer, Refusal):
             raise answer.error()
-        return request if answer is None else answer
+        return module if answer is None else answer
 
     def kill(self) -> None:
         """End the process, from any thread; a `compile` under way fails."""

@@ -15,6 +15,8 @@ from hidet.schedule.shared_functions import exported, shared_group, split_shared
 
 SMALL_GRAPH_FLOPS = 10_000_000
 """Below this many operations a call is over before better code could pay for the time it takes to make."""
+EFFORT = 3
+"""Of kernels that every call runs, in graphs that are not small."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,19 +62,25 @@ def compile_units(
     for name, module in kernels.items():
         if name in asserting:
             continue
-        own, libraries = split_shared(module)
         # What only the prepare graph runs, it runs once.
-        units[name] = CompileUnit(own, hashes[name], effort=3 if name in often else 1)
-        for library in libraries:
-            if library.entry not in units:
-                # Their names are made of their content.
-                names = [function.name for function in library.functions]
-                units[library.entry] = CompileUnit(library, structural_hash(*names), effort=3)
+        own = kernel_units(name, module, hashes[name], EFFORT if name in often else 1)
+        units.update({unit: own[unit] for unit in own if unit not in units})
     # A segment is straight-line code that gains nothing from optimisation, and is long.
     if not asserting:
         return {**units, "host": CompileUnit(host, host_digest, effort=0)}
     digest = structural_hash(host_digest, *[(name, hashes[name]) for name in asserting])
     return {**units, "host": CompileUnit(merge_modules([host, *asserting.values()], segments), digest, effort=3)}
+
+
+def kernel_units(name: str, module: Module, digest: str, effort: int) -> dict[str, CompileUnit]:
+    """A program's module, known by a digest, by its name; and each group of shared functions that it calls."""
+    own, libraries = split_shared(module)
+    units = {name: CompileUnit(own, digest, effort)}
+    for library in libraries:
+        # Their names are made of their content.
+        names = [function.name for function in library.functions]
+        units[library.entry] = CompileUnit(library, structural_hash(*names), EFFORT)
+    return units
 
 
 def merge_modules(modules: Iterable[Module], visible: Mapping[str, object]) -> Module:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+OnBuilt = Callable[[str, Module, str], None]
+"""Is called with the symbol, the module and the structural hash of a program as soon as it is built. Another program may
+take its place later (`hidet.schedule.shared_programs`)."""
+
 
 @record
 class Decision:
@@ -75,7 +79,7 @@ class ScheduledGraph:
         return sum(map(len, self.build_seconds.values()))
 
 
-def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGraph:
+def select_schedules(task_graph: TaskGraph, ctx: CompileContext, on_built: OnBuilt | None = None) -> ScheduledGraph:
     """Pick a rule a task (first match in falling priority, unless a hook chooses) and build its program.
 
     Tasks with equal keys share one program object; programs that differ in sizes only share one module, and tasks take
@@ -83,6 +87,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     """
     built: dict[TaskKey, Built] = {}
     first: dict[TaskKey, Task] = {}
+    seen: dict[str, tuple[str, Module]] = {}
     answers: dict[TaskKey, tuple[Answer, ...]] = {}
     seconds: dict[str, list[float]] = {"injective": [], "template": []}
     for task in task_graph.tasks:
@@ -91,6 +96,12 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
         start = time.thread_time()
         built[task.key], answers[task.key] = _schedule(task, ctx, task_graph.claims.get(task.key))
         first[task.key] = task
+        own = built[task.key]
+        if own.digest not in seen:
+            symbol = f"{task.name}_{own.digest[:16]}"
+            seen[own.digest] = symbol, _named(own.program.module, symbol)
+            if on_built is not None:
+                on_built(*seen[own.digest], own.digest)
         seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
 
     def shared(choice: Choice[Any, Any], what: str, call: Callable[[], Result]) -> Result | None:
@@ -100,9 +111,8 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     hashes: dict[str, str] = {}
     chosen: dict[TaskKey, tuple[str, Program, str, Decision]] = {}
     for key, own in share_programs(built, ctx, shared).items():
-        symbol = f"{first[key].name}_{own.digest[:16]}"
-        if symbol not in modules:
-            modules[symbol], hashes[symbol] = _named(own.program.module, symbol), own.digest
+        symbol, module = seen[own.digest]
+        modules[symbol], hashes[symbol] = module, own.digest
         decision = Decision(own.choice.params, answers[key], _reason(built[key], own), not own.is_default)
         chosen[key] = (own.choice.rule_name, replace(own.program, module=modules[symbol]), symbol, decision)
     steps = [
