@@ -110,7 +110,7 @@ def is_right(
         # Keys that the least number hides; the last row sees no others, and weighs them equally.
         least = ml_dtypes.finfo(TYPES[kinds["m"]]).min
         inputs["m"][..., 1::3], inputs["m"][..., -1, :] = least, least
-    step = scheduled_task(text, arch)
+    step = scheduled_task(text, arch, is_aligned=offset == 0)
     assert step.rule_name == "cuda.attention"
     found = simulate(step, inputs, sizes, offset)
     right = attention(*(inputs.get(name) for name in "qkvm"), more.get("scale"), more.get("is_causal", False))  # type: ignore[arg-type]

@@ -75,7 +75,10 @@ def test_reads_that_depend_on_what_was_read_are_right() -> None:
 
 
 def test_large_chains_read_and_write_16_bytes() -> None:
-    wide, narrow = sources_of(CHAIN.replace("130", "1300"))
+    text = CHAIN.replace("130", "1300")
+    wide, narrow = sources_of(text, is_aligned=False)
+    (alone,) = sources_of(text)
+    assert "*(Lanes<f16, 8>*)" in alone, "calls copy what is not aligned"
     assert "*(Lanes<f16, 8>*)" in wide
     assert "Lanes" not in narrow
 
@@ -297,7 +300,8 @@ def test_a_short_axis_that_becomes_the_outer_one_is_right(name: str) -> None:
 
 
 def test_words_are_moved_where_all_tensors_are_aligned() -> None:
-    (step,) = schedule_text(graph("f16[34, 70]{1, 34}", "f16[34, 70]", "add(%x, %y)", "%y: f16[34, 70]")).steps
+    text = graph("f16[34, 70]{1, 34}", "f16[34, 70]", "add(%x, %y)", "%y: f16[34, 70]")
+    (step,) = schedule_text(text, is_aligned=False).steps
     assert isinstance(step, ScheduledTask)
     entry = next(f for f in step.program.module.functions if f.name == step.program.module.entry)
     asked = {node.a for node in walk(entry.body) if isinstance(node, Bitcast)}

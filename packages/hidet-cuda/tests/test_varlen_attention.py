@@ -84,7 +84,8 @@ def is_right(
     """The program gives what each sequence's attention is, and zeros behind the last one."""
     longest = more.pop("longest", (max(rows), max(keys)))
     inputs = operands(dtype, heads, depth, rows, keys, width)
-    step = scheduled_task(graph(dtype, heads, depth, longest, width, window=window, **more), arch)
+    text = graph(dtype, heads, depth, longest, width, window=window, **more)
+    step = scheduled_task(text, arch, is_aligned=offset == 0)
     assert step.rule_name == "cuda.attention"
     q, k, v = (inputs[name] for name in "qkv")
     right = attention_of_sequences(q, k, v, rows, keys, window, more.get("scale"))

@@ -128,6 +128,25 @@ def test_equal_tasks_know_alike_what_is_aligned(ctx, parse):
         assert [tensor.is_aligned for tensor in (*task.inputs, *task.outputs)] == [True, False, True]
 
 
+def test_inputs_are_aligned_where_a_call_may_copy_them(ctx, parse, monkeypatch):
+    graph = parse("""
+        symbol n: 1..
+        graph g(%x: f32[n, 8], %turned: f32[8, n]{1, 8}, %gaps: f32[n, 8]{16, 1}, %one: f32[1, 1], %over: f32[n, 8]):
+          %0: f32[8, n] = transpose(%x, perm=[1, 0])
+          %1: f32[8, n] = add(%0, %turned)
+          %2: f32[n, 8] = add(%gaps, %one)
+          %3: f32[n, 8] = add(%over, %2)
+          return %1, %3
+          mutates 4 <- 1
+    """)
+    assert fuse(graph, ctx).aligned == frozenset()
+    monkeypatch.setattr(ctx.target, "aligns_tensors", True, raising=False)
+    fused = fuse(graph, ctx)
+    assert {value.name for value in fused.aligned} == {"x", "turned"}
+    known = {t.value.name: t.is_aligned for task in fused.tasks for t in (*task.inputs, *task.outputs)}
+    assert known == {"0": True, "turned": True, "gaps": False, "one": False, "over": False, "1": True, "3": False}
+
+
 @pytest.mark.parametrize(("start", "is_aligned"), [(4, True), (3, False)])
 def test_a_view_is_aligned_as_far_in_as_it_begins(ctx, parse, start, is_aligned):
     graph = parse(f"""

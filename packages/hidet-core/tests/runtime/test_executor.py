@@ -18,6 +18,7 @@ from hidet.errors import LaunchError, ShapeError, VerifyError
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.executor import MAX_SHAPE_CLASSES, Executor
 from hidet.runtime.memory import LARGE_ARENA
+from hidet.runtime.parameter_sets import ParameterSets
 from hidet.runtime.plan import ALIGNMENT
 from hidet.runtime.program import (
     ArenaBuffer,
@@ -76,6 +77,49 @@ def test_every_size_of_a_symbol_gives_its_own_result() -> None:
     for count in (3, 1, 0, 7, 3):
         (result,) = executor.run([_ramp(count)], ADAPTER)
         np.testing.assert_array_equal(result, 2 * _ramp(count))
+
+
+def _beginning_at(offset: int, count: int) -> Any:
+    """A ramp whose memory begins so many bytes after a multiple of 16."""
+    memory = np.zeros(4 * count + 32, np.uint8)
+    start = -memory.ctypes.data % 16 + offset
+    array = memory[start : start + 4 * count].view(np.float32)
+    array[:] = _ramp(count)
+    return array
+
+
+@pytest.mark.parametrize("is_parameter", [False, True])
+def test_inputs_that_steps_need_aligned_are_copied_where_they_are_not(is_parameter: bool) -> None:
+    seen: list[int] = []
+
+    def segment(address: int) -> None:
+        seen.append((ctypes.c_int64 * 4).from_address(address)[X])
+        _double_through_arena(address)
+
+    program = _program(inputs=(InputSlot(VECTOR, is_parameter, name="x"),), aligned=(0,))
+    executor, sets = _executor(program, segment), ParameterSets(program)
+    arrays = [_beginning_at(offset, 5) for offset in (0, 4, 0, 12)]
+    for array in arrays:
+        state = sets.state([array], ADAPTER) if is_parameter else None
+        (result,) = executor.run([array], ADAPTER, state)
+        np.testing.assert_array_equal(result, 2 * _ramp(5))
+        # What it holds at the time of a call is copied.
+        array += 1
+        (result,) = executor.run([array], ADAPTER, state)
+        np.testing.assert_array_equal(result, 2 * _ramp(5) + 2)
+    assert all(address % 16 == 0 for address in seen)
+    assert [address == array.ctypes.data for address, array in zip(seen[::2], arrays, strict=True)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_an_aligned_input_without_elements_is_none_to_copy() -> None:
+    executor = _executor(_program(aligned=(0,)))
+    (result,) = executor.run([_beginning_at(4, 0)], ADAPTER)
+    assert result.shape == (0,)
 
 
 def test_results_of_earlier_calls_are_not_written_again() -> None:

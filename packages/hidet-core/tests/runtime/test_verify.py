@@ -172,6 +172,11 @@ BROKEN: dict[str, tuple[HostProgram, str]] = {
     "a prepare program with another": (changed(prepare=replace(PREPARE, prepare=PREPARE)), "has a prepare program"),
     "more results than slots": (changed(prepared=(PREPARED, PREPARED)), "filled twice"),
     # inputs and symbols
+    "an aligned input that is not there": (changed(aligned=(2,)), "number of an aligned input is 2"),
+    "an aligned input that is overwritten": (
+        changed(aligned=(0,), outputs=(*PROGRAM.outputs, OutputSlot(vector(X), mutates=0))),
+        "input 0 may be copied before a call",
+    ),
     "an input of two kinds": (changed(inputs=(replace(PROGRAM.inputs[0], size=3), PROGRAM.inputs[1])), "not one of"),
     "an input with an offset": (changed(inputs=(InputSlot(vector(X, offset=1)), PROGRAM.inputs[1])), "has an offset"),
     "an input that reaches before its start": (

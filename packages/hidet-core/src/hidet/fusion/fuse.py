@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 def fuse(graph: Graph, ctx: CompileContext, folder: str = "") -> TaskGraph:
     """Cut `graph` into tasks for the context's target. folder: of dumps of the graph with copies that this needs."""
     abilities = AbilityTable(ctx, _bare_task, producers(graph))
-    task_graph = _cut(graph, frozenset(), abilities)
+    task_graph = _cut(graph, frozenset(), abilities, ctx)
     early = early_overwrites(task_graph)
     if early:
         copied = run_late_pass(CopyOverwrites(early), graph, ctx, folder)
-        task_graph = _cut(copied, frozenset(copied.nodes[len(graph.nodes) :]), abilities)
+        task_graph = _cut(copied, frozenset(copied.nodes[len(graph.nodes) :]), abilities, ctx)
     if ctx.options.verify:
         verify_tasks(task_graph)
     return task_graph
@@ -53,18 +53,18 @@ def foreign_rule_for(anchor: Node, ctx: CompileContext) -> ScheduleSpec | None:
     return claim.spec if claim is not None and claim.spec.is_foreign else None
 
 
-def _cut(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> TaskGraph:
+def _cut(graph: Graph, alone: frozenset[Node], abilities: AbilityTable, ctx: CompileContext) -> TaskGraph:
     """Tasks of a graph; nodes in `alone` are tasks of their own.
 
     It is cut once, and again while rules do not take what was joined to their anchors: each time they are offered less.
     """
-    task_graph = _cut_once(graph, alone, abilities)
+    task_graph = _cut_once(graph, alone, abilities, ctx)
     while abilities.withdraw(task_graph.steps):
-        task_graph = _cut_once(graph, alone, abilities)
+        task_graph = _cut_once(graph, alone, abilities, ctx)
     return replace(task_graph, claims=abilities.claims)
 
 
-def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> TaskGraph:
+def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable, ctx: CompileContext) -> TaskGraph:
     grouping = group_nodes(graph, abilities.of, alone)
     groups = fuse_horizontally(grouping.groups, graph) if abilities.is_horizontal else grouping.groups
     reuses = find_reuses(graph, grouping)
@@ -73,7 +73,8 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
     table = readers(graph)
     outputs = set(graph.outputs)
     foreign = foreign_nodes(graph)
-    facts = _MemoryFacts(_aligned_values(graph, aliases, reuses.sources), _weights(graph, aliases))
+    copied = _aligned_inputs(graph) if getattr(ctx.target, "aligns_tensors", False) else None
+    facts = _MemoryFacts(_aligned_values(graph, aliases, reuses.sources, copied), _weights(graph, aliases))
     steps: list[Task | ForeignStep] = []
     known = _Known({}, {})
     for group in groups:
@@ -92,19 +93,43 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
         ]
         if live:
             steps.append(_make_task(group, live, types, facts, reuses.sources, known))
-    return TaskGraph(graph, tuple(steps), types, aliases, cuts=grouping.cuts)
+    return TaskGraph(graph, tuple(steps), types, aliases, cuts=grouping.cuts, aligned=copied or frozenset())
 
 
-def _aligned_values(graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Iterable[Value]) -> frozenset[Value]:
+def _aligned_inputs(graph: Graph) -> frozenset[Value]:
+    """Inputs that a call may copy to where they begin at a multiple of 16 bytes: nothing overwrites them, their
+    elements lie next to each other, and there are several, so that reading some of them at once is worth it."""
+    overwritten = {graph.inputs[number] for number, _ in graph.mutates}
+    return frozenset(
+        value
+        for value in graph.inputs
+        if isinstance(value.type, TensorType)
+        and not value.type.dtype.is_host_only
+        and any(extent != 1 for extent in value.type.shape)
+        and value.type.is_dense
+        and value not in overwritten
+    )
+
+
+def _aligned_values(
+    graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Iterable[Value], copied: Set[Value] | None
+) -> frozenset[Value]:
     """Values that begin at a multiple of 16 bytes in memory which the program, or the preparation of its parameters,
     allocates.
 
-    elsewhere: values in the memory of others. What steps outside of compiled code make may start anywhere.
+    elsewhere: values in the memory of others. What steps outside of compiled code make may start anywhere. copied:
+    inputs that begin so, too; None for a target that says nothing of tensors that it is given.
     """
     foreign = foreign_nodes(graph)
     made = [v for node in graph.nodes if node not in foreign for v in node.outputs]
     prepared = () if graph.prepare is None else graph.prepare.results
-    own = frozenset((*made, *prepared)).difference(elsewhere, graph.outputs, aliases)
+    if copied is None:
+        given: Iterable[Value] = ()
+        others: Iterable[Value] = graph.outputs
+    else:
+        given = (*copied, *graph.constants)
+        others = [graph.outputs[number] for _, number in graph.mutates]
+    own = frozenset((*made, *prepared, *given)).difference(elsewhere, others, aliases)
 
     def is_aligned(value: Value) -> bool:
         alias = aliases.get(value)

@@ -69,6 +69,16 @@ class TensorType:
         expected = contiguous_strides(self.shape)
         return all(n == 1 or prove_equal(s, e) for n, s, e in zip(self.shape, self.strides, expected, strict=True))
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether its elements, in some order of the axes, lie next to each other."""
+        if self.is_contiguous:
+            return True
+        pairs = [pair for pair in zip(self.shape, self.element_strides, strict=True) if pair[0] != 1]
+        shape, strides = [extent for extent, _ in pairs], tuple([stride for _, stride in pairs])
+        order = order_of_strides(strides)
+        return order is not None and strides_of_order(shape, order) == strides
+
     def with_strides(self, strides: Sequence[Dim] | None) -> TensorType:
         """The same tensor laid out differently."""
         given = None if strides is None else tuple(strides)

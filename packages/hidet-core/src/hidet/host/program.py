@@ -153,6 +153,7 @@ class _Builder:
             prepared=tuple(prepared),
             is_repeatable=not graph.mutates,
             asserted=() if graph.mutates else _asserted_parameters(graph),
+            aligned=self._aligned(),
         )
         told = {*sources, *(name for step in steps for name in defined_names(step))}
         require_sources(program_sizes(program), told, {value.name: value.type for value in graph.inputs})
@@ -185,6 +186,12 @@ class _Builder:
         tensor = TensorSlot(slot, type_.dtype, type_.shape, type_.element_strides)
         is_parameter, is_used = value in self.graph.parameters, slot in self.used_slots
         return InputSlot(tensor, is_parameter, name=value.name, is_used=is_used)
+
+    def _aligned(self) -> tuple[int, ...]:
+        """Inputs that some task takes to be aligned."""
+        taken = {t.value for task in self.scheduled.task_graph.tasks for t in task.inputs if t.is_aligned}
+        roots = {self._root(value) for value in taken} & self.scheduled.task_graph.aligned
+        return tuple([number for number, value in enumerate(self.graph.inputs) if value in roots])
 
     def _tensor(self, value: Value) -> TensorSlot:
         type_ = self.types[value]

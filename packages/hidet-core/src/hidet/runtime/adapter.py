@@ -35,7 +35,7 @@ class TensorAdapter(Protocol):
         """Whether each tensor's element zero is at the address that `places` has for it."""
 
     def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[Any, int]:
-        """A new uninitialised tensor and its address (aligned to 64 bytes where the library allows it).
+        """A new uninitialised tensor and its address: a multiple of 16 bytes, of 64 where the library allows it.
 
         A MemoryError, or the library's own error, where there is no memory for it.
         """

@@ -53,7 +53,7 @@ from hidet.target import Binary
 if TYPE_CHECKING:
     from hidet.plugins.registry import Registry
 
-FORMAT = 9
+FORMAT = 10
 DEFAULT_SIGNATURE = "serving_default"
 _WEIGHTS = "weights.safetensors"
 _MANIFEST = "manifest.json"

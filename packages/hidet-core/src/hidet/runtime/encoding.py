@@ -67,6 +67,7 @@ def encode_program(program: HostProgram) -> Json:
         "prepared": program.prepared,
         "is_repeatable": program.is_repeatable,
         "asserted": program.asserted,
+        "aligned": program.aligned,
         "size_checks": [
             [encoder.dim(c.left), encoder.dim(c.right), c.is_equality, c.what, c.place] for c in program.size_checks
         ],
@@ -102,6 +103,7 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
             prepared=tuple(data["prepared"]),
             is_repeatable=bool(data["is_repeatable"]),
             asserted=tuple(data["asserted"]),
+            aligned=tuple(data["aligned"]),
             size_checks=tuple(
                 SizeCheck(decoder.dim(left), decoder.dim(right), bool(equal), str(what), str(place))
                 for left, right, equal, what, place in data["size_checks"]

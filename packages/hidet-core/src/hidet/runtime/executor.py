@@ -31,6 +31,7 @@ from hidet.runtime.program import (
     Step,
     SubProgram,
 )
+from hidet.runtime.realigned import Realigner, misaligned
 from hidet.runtime.replay import Call, Instance, Replays
 from hidet.runtime.shape_class import ResolvedOutput, ShapeClass, SizeEvaluator
 from hidet.runtime.stages import Stage, split_stages
@@ -76,6 +77,7 @@ class Executor:
         used = [(n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None and i.is_used]
         self._tensor_inputs = used
         self._other_inputs = [(n, slot) for n, slot in used if not program.inputs[n].is_parameter]
+        self._realigner = Realigner(program)
         self._host_inputs = [(n, i.host.slot) for n, i in enumerate(program.inputs) if i.host is not None]
         self._steps = [self._step(step, functions, constants) for step in program.steps]
         returned = [n for n, o in enumerate(program.outputs) if o.mutates is None]
@@ -84,7 +86,8 @@ class Executor:
         is_compiled = not self._later and all(callable(step) for step in self._steps)
         self._is_plain = is_compiled and not any(output.host for output in program.outputs)
         are_tensors = all(output.tensor is not None for output in program.outputs)
-        self._repeats = self._is_plain and memory is None and are_tensors
+        # Iterations leave their results wherever in a stack they belong.
+        self._repeats = self._is_plain and memory is None and are_tensors and not program.aligned
         self.replays: Replays | None = None
         if memory is not None and memory.can_capture and replay_after is not None and self._is_plain:
             self.replays = Replays(program, memory, replay_after)
@@ -123,22 +126,28 @@ class Executor:
         results: list[Any] = [None] * len(self._place)
         storages: dict[int, Any] = {}
         addresses = self._locate(shapes, arguments, adapter, adapter.pointer, parameters, results, storages)
+        copies = self._realign(addresses, parameters, values, adapter, stream)
         call = Call(stream, values, addresses, parameters)
-        return results if self._replayed(replays, shapes, call, adapter, is_guess=True) else None
+        is_done = self._replayed(replays, shapes, call, adapter, is_guess=True)
+        del copies
+        return results if is_done else None
 
     def record(
         self, arguments: Sequence[Any], adapter: TensorAdapter, parameters: ParameterState | None = None
     ) -> tuple[DeviceWork, object] | None:
         """A call as work that can be launched again and again, on the same memory, and what keeps that alive. None on
-        the host, on a device that records nothing, and for a program that runs from Python in part. The call must have
-        run before: that loads kernels."""
+        the host, on a device that records nothing, for a program that runs from Python in part, and for tensors that a
+        call has to copy first. The call must have run before: that loads kernels."""
         device = self._device
         if device is None or not device.can_capture or not self._is_plain:
             return None
-        shapes = self._first.shape_class(self._read_symbols(arguments), adapter.stream())
+        values, stream = self._read_symbols(arguments), adapter.stream()
+        shapes = self._first.shape_class(values, stream)
         results: list[Any] = [None] * len(self._place)
         storages: dict[int, Any] = {}
         addresses = self._locate(shapes, arguments, adapter, adapter.pointer, parameters, results, storages)
+        if self._realign(addresses, parameters, values, adapter, stream):
+            return None
         execution = shapes.make(self.program.slots, self._constants, _allocator(adapter))
         execution.fill(addresses, parameters)
         work = device.capture(lambda stream: self._run_plain(execution.address, stream))
@@ -165,6 +174,7 @@ class Executor:
         results: list[Any] = [None] * len(self._place)
         storages: dict[int, Any] = {}
         addresses = self._locate(shapes, arguments, adapter, pointer, parameters, results, storages)
+        copies = self._realign(addresses, parameters, values, adapter, *stream)
         is_recorded = self._device is not None and self._device.is_capturing(*stream)
         if self.replays is not None and not is_recorded:
             call = Call(stream[0], values, addresses, parameters)
@@ -175,7 +185,7 @@ class Executor:
             # What a graph of somebody else's writes to is its own, because it runs whenever its owner likes, and what
             # it reads stays as long as it does.
             assert self._device is not None
-            self._device.keep_for_graph(stream[0], (self._keep_alive, parameters))
+            self._device.keep_for_graph(stream[0], (self._keep_alive, parameters, copies))
             execution = shapes.make(self.program.slots, self._constants, allocate)
         else:
             execution = shapes.take(self.program.slots, self._constants, allocate)
@@ -191,7 +201,7 @@ class Executor:
             self._run_stages(frame, shapes, execution.address, results, storages, allocate)
         if not is_recorded:
             shapes.free.append(execution)
-        del storages
+        del storages, copies
         return results
 
     def repeat(
@@ -262,6 +272,26 @@ class Executor:
         for number, slot in self._tensor_inputs if parameters is None else self._other_inputs:
             addresses[slot] = pointer(arguments[number])
         return addresses
+
+    def _realign(
+        self,
+        addresses: dict[int, int],
+        parameters: ParameterState | None,
+        values: tuple[int, ...],
+        adapter: TensorAdapter,
+        *stream: int,
+    ) -> list[Any]:
+        """Copies of the inputs that do not begin where steps need it, which take their places in `addresses`."""
+        realigner = self._realigner
+        wanted = misaligned(realigner.slots if parameters is None else realigner.others, addresses)
+        sources: Mapping[int, int] = addresses
+        if parameters is not None and parameters.misaligned:
+            wanted += parameters.misaligned
+            sources = {**addresses, **parameters.addresses}
+        if not wanted:
+            return []
+        memory = HostMemory() if self._device is None else self._device.in_stream(*stream)
+        return realigner.replace(wanted, addresses, sources, values, adapter, memory)
 
     def _replayed(
         self, replays: Replays, shapes: ShapeClass, call: Call, adapter: TensorAdapter, is_guess: bool = False

@@ -64,7 +64,7 @@ def _digest(data: Json) -> str:
     return blake2b(text.encode(), digest_size=_DIGITS // 2).hexdigest()
 
 
-_RELIED_ON = ("slots", "outputs", "buffers", "sizes", "sources", "stored", "is_repeatable", "asserted")
+_RELIED_ON = ("slots", "outputs", "buffers", "sizes", "sources", "stored", "is_repeatable", "asserted", "aligned")
 
 
 def _relied_on(data: Json) -> Json:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from hidet.runtime.adapter import TensorAdapter
-from hidet.runtime.program import HostProgram
+from hidet.runtime.program import ALIGNED, HostProgram
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -23,6 +23,7 @@ class ParameterState:
     identity: of the tensors, as long as the state is kept. places: where they lie. addresses: what calls write to their
     tables, by slot; key: these addresses in order. owners: of the parameters' memory: as long as that is held, no other
     parameter can lie at the same address. asserted: identities and places of those of `HostProgram.asserted`.
+    misaligned: slots of those of `HostProgram.aligned` that calls have to copy.
     """
 
     identity: tuple[int, ...]
@@ -31,6 +32,7 @@ class ParameterState:
     key: tuple[int, ...]
     owners: tuple[object, ...]
     asserted: tuple[tuple[int, ...], list[int]] = ((), [])
+    misaligned: tuple[int, ...] = ()
 
 
 class ParameterSets:
@@ -49,6 +51,7 @@ class ParameterSets:
             if given.is_parameter and given.tensor is not None and given.is_used
         )
         self._slots = [_slot(program, number) for number in self._numbers]
+        self._aligned = [slot for n, slot in zip(self._numbers, self._slots, strict=True) if n in program.aligned]
         self._sets: dict[tuple[int, ...], tuple[ParameterState, tuple[object, ...]]] = {}
         # The state of the last call, and of those before where it is the same: not kept by that.
         self._latest: Callable[[], ParameterState | None] = _nothing
@@ -100,7 +103,8 @@ class ParameterSets:
         addresses = dict(zip(self._slots, places, strict=True))
         owners = tuple(map(adapter.memory_of, parameters))
         asserted = tuple([identity[n] for n in self._asserted]), [places[n] for n in self._asserted]
-        state = ParameterState(identity, places, addresses, tuple(addresses.values()), owners, asserted)
+        misaligned = tuple([slot for slot in self._aligned if addresses[slot] % ALIGNED])
+        state = ParameterState(identity, places, addresses, tuple(addresses.values()), owners, asserted, misaligned)
         sets = weakref.ref(self)
 
         def forget(_: object) -> None:

@@ -14,6 +14,9 @@ from hidet.dims import Dim, Symbol
 from hidet.dtypes import DType
 from hidet.records import record
 
+ALIGNED = 16
+"""Bytes at multiples of which tensors begin whose elements steps read several at a time."""
+
 
 @record(eq=True)
 class TensorSlot:
@@ -242,7 +245,8 @@ class HostProgram:
     code relies on and nobody could prove; checked once a shape class, as `number_checks` are, which say that sizes fit
     integers that they are passed as. is_repeatable: a call may be done again, after one with other parameters, and
     nothing tells that it was: it overwrites no input. asserted: numbers of the parameters that assertions on a device
-    depend on, which must be the right ones all the same.
+    depend on, which must be the right ones all the same. aligned: numbers of the inputs that steps take to begin at a
+    multiple of `ALIGNED` bytes: a call copies those that do not.
     """
 
     slots: int
@@ -260,6 +264,7 @@ class HostProgram:
     number_checks: tuple[NumberCheck, ...] = ()
     is_repeatable: bool = False
     asserted: tuple[int, ...] = ()
+    aligned: tuple[int, ...] = ()
 
 
 def program_sizes(program: HostProgram) -> list[Dim]:

@@ -73,6 +73,7 @@ def _plans(program: HostProgram, title: str) -> Iterator[str]:
 def _program(program: HostProgram, title: str) -> Iterator[str]:
     facts = ", may be done again" if program.is_repeatable else ""
     facts += f", asserts of inputs {', '.join(map(str, program.asserted))}" if program.asserted else ""
+    facts += f", inputs {', '.join(map(str, program.aligned))} aligned" if program.aligned else ""
     yield f"{title}: {program.slots} slots{facts}"
     yield from (f"  input {number} {_input(slot)}" for number, slot in enumerate(program.inputs))
     stored = dict(program.stored)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hidet import dims
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.memory import Memory
-from hidet.runtime.program import HostProgram, TensorSlot
+from hidet.runtime.program import HostProgram
+from hidet.runtime.realigned import input_bytes
 from hidet.runtime.shape_class import Execution, ResolvedOutput, ShapeClass
 
 if TYPE_CHECKING:
@@ -238,20 +238,12 @@ class Replays:
             execution.table[slot] = address
             return Place(slot, address, nbytes)
 
-        inputs = tuple(place(tensor.slot, _nbytes(tensor, values)) for tensor in self._copied)
+        inputs = tuple(place(tensor.slot, input_bytes(tensor, values)) for tensor in self._copied)
         results = (o for _, o in shapes.outputs if isinstance(o, ResolvedOutput))
         outputs = tuple(place(o.tensor.slot, o.nbytes) for o in results if o.nbytes is not None)
         work = self._memory.capture(run)
         made = Instance(work, call.scope, execution, inputs, outputs, tuple(held))
         return made if _is_worthwhile(made) else None
-
-
-def _nbytes(tensor: TensorSlot, values: Mapping[str, int]) -> int:
-    """Bytes from the first to the last element of an input."""
-    shape = [dims.evaluate(dim, values) for dim in tensor.shape]
-    strides = [dims.evaluate(dim, values) for dim in tensor.strides]
-    extent = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    return extent * tensor.dtype.nbytes
 
 
 def _is_worthwhile(instance: Instance) -> bool:

@@ -163,6 +163,11 @@ class _Verifier:
                 _fail(f"{what} is a parameter, but no tensor")
             elif given.host is not None:
                 self._put(given.host.slot, what)
+        overwritten = {output.mutates for output in self.program.outputs}
+        for number in self.program.aligned:
+            _require_between(number, 0, len(self.program.inputs) - 1, "the number of an aligned input")
+            if self.program.inputs[number].tensor is None or number in overwritten:
+                _fail(f"input {number} may be copied before a call, but is no tensor or overwritten")
 
     def _constants(self) -> None:
         program = self.program

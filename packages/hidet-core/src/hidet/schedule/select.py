@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 OnBuilt = Callable[[str, Module, str], None]
-"""Is called with the symbol, the module and the structural hash of a program as soon as it is built. Another program may
-take its place later (`hidet.schedule.shared_programs`)."""
+"""Is called with the symbol, the module and the structural hash of a program as soon as it is built, in whose place
+another one may be taken later (`hidet.schedule.shared_programs`)."""
 
 
 @record

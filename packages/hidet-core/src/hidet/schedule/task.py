@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,8 @@ class TaskKey:
 class TaskTensor:
     """A tensor that a task reads or writes: the graph's value, its type with strides, its name in definitions.
 
-    is_aligned: whether it is known to start at a multiple of 16 bytes, as what the compiled program allocates does.
+    is_aligned: whether it is known to start at a multiple of 16 bytes, as what the compiled program allocates does, and
+        inputs that a call would copy (`hidet.target.Target`).
     is_weight: whether it is a parameter or a constant, or prepared of them, and no step of the graph writes it: kernels
     may read it while what was launched before them still runs.
     """
@@ -142,7 +143,8 @@ class TaskGraph:
 
     types: the final type, with strides, of every value that lies in memory. aliases: values that need no memory of
     their own. claims: the first rule that takes a task, of tasks for which fusion had to know it. cuts: why fusion did
-    not join a node to what computes a value that it reads; where others joined them, they say nothing.
+    not join a node to what computes a value that it reads; where others joined them, they say nothing. aligned: inputs
+    that a call has to copy where they do not begin at a multiple of 16 bytes.
     """
 
     graph: Graph
@@ -151,6 +153,7 @@ class TaskGraph:
     aliases: Mapping[Value, Alias]
     claims: Mapping[TaskKey, Claim] = field(default_factory=dict)
     cuts: Mapping[tuple[Value, Node], str] = field(default_factory=dict)
+    aligned: Set[Value] = frozenset()
 
     @property
     def tasks(self) -> tuple[Task, ...]:

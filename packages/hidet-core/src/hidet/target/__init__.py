@@ -151,6 +151,10 @@ class Target(Protocol):
 
     A target that goes through pickle, and compiles as before in another process on this machine, may have an attribute
     `compiles_apart = True`: child processes compile modules of large graphs then (`hidet.compiler.workers`).
+
+    One with memory of its own may have an attribute `aligns_tensors = True`, where kernels read several elements at
+    once: inputs of a call that nothing overwrites are copied where they do not begin at a multiple of 16 bytes, so that
+    kernels for tensors that begin anywhere are not needed.
     """
 
     @property

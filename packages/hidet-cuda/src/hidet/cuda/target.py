@@ -54,6 +54,7 @@ class CudaTarget:
     block_threads = BLOCK_THREADS
     multiprocessor_registers = MULTIPROCESSOR_REGISTERS
     compiles_apart = True
+    aligns_tensors = True
 
     def __init__(self, machine: str | None = None) -> None:
         is_number = machine is not None and machine.isdigit()

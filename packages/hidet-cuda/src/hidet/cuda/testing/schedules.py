@@ -32,10 +32,16 @@ from hidet.testing.interpret import interpret
 Array = np.ndarray[Any, Any]
 
 
-def schedule_text(text: str, arch: str = "sm_80") -> ScheduledGraph:
-    """The programs that a graph's text gets, without any pass that changes the graph."""
-    target, registry = CudaTarget(arch), load_registry()
-    ctx = CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))
+def context_for(arch: str, *, is_aligned: bool = True) -> CompileContext:
+    """A context without a cache. is_aligned: as the target says, whether calls copy inputs that are not."""
+    target = CudaTarget(arch)
+    target.aligns_tensors = is_aligned
+    return CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
+
+
+def schedule_text(text: str, arch: str = "sm_80", *, is_aligned: bool = True) -> ScheduledGraph:
+    """The programs that a graph's text gets, without any pass that changes the graph. is_aligned: as of `context_for`."""
+    ctx = context_for(arch, is_aligned=is_aligned)
     return select_schedules(fuse(_parsed(text), ctx), ctx)
 
 
@@ -44,9 +50,10 @@ def with_threads(module: Module) -> Module:
     return invariant_division(block_launches(module))
 
 
-def sources_of(text: str, arch: str = "sm_80") -> list[str]:
-    """CUDA C++ of every kernel."""
-    modules = [with_threads(step.program.module) for step in _tasks(schedule_text(text, arch))]
+def sources_of(text: str, arch: str = "sm_80", *, is_aligned: bool = True) -> list[str]:
+    """CUDA C++ of every kernel. is_aligned: as of `context_for`."""
+    scheduled = schedule_text(text, arch, is_aligned=is_aligned)
+    modules = [with_threads(step.program.module) for step in _tasks(scheduled)]
     return [source.text for module in modules for source in CudaTarget(arch).sources(module)]
 
 
@@ -83,7 +90,7 @@ def rules_of(text: str, arch: str = "sm_80") -> list[str]:
 def run_text(text: str, inputs: Mapping[str, Array], arch: str = "sm_80", offset: int = 0) -> list[Array]:
     """What the simulator finds a graph's programs to give for inputs by name. offset: elements between the start of the
     memory of each input, a multiple of 16 bytes, and its first one."""
-    simulation = _Simulation(schedule_text(text, arch), {}, offset)
+    simulation = _Simulation(schedule_text(text, arch, is_aligned=offset == 0), {}, offset)
     graph = simulation.scheduled.task_graph.graph
     results = simulation.run([inputs[value.name] for value in graph.inputs])
     return [results[value] for value in graph.outputs]

@@ -9,26 +9,22 @@ from typing import Any
 import numpy as np
 
 from hidet import dims
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import with_threads
+from hidet.cuda.testing.schedules import context_for, with_threads
 from hidet.fusion.fuse import fuse
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
-from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledTask, select_schedules
 
 Array = np.ndarray[Any, Any]
 
 
-def scheduled_task(text: str, arch: str = "sm_80") -> ScheduledTask:
-    """The one task of a graph in text form, with its program for an architecture."""
-    target, registry = CudaTarget(arch), load_registry()
-    ctx = CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))
-    graph = parse_graph(textwrap.dedent(text), registry.operators)
+def scheduled_task(text: str, arch: str = "sm_80", *, is_aligned: bool = True) -> ScheduledTask:
+    """The one task of a graph in text form, with its program for an architecture. is_aligned: as of `context_for`."""
+    ctx = context_for(arch, is_aligned=is_aligned)
+    graph = parse_graph(textwrap.dedent(text), ctx.registry.operators)
     (step,) = select_schedules(fuse(graph, ctx), ctx).steps
     assert isinstance(step, ScheduledTask)
     return step
