@@ -11,6 +11,7 @@ from typing import Any
 
 import hidet
 import torch
+from hidet.compiler.graphs import paused_gc
 from hidet.context import CompileContext, Options, make_context
 from hidet.errors import OptionError
 from hidet.torch import compat, compat_memory
@@ -53,7 +54,8 @@ def compile_fx(
     reason = compat.recompile_reason()
     if reason is not None:
         _RECOMPILES.info("compiled again because %s", reason)
-    with settings_by_name(as_mapping(options)) as kept:
+    # AOTAutograd allocates as much as the compiler does, and a full collection in the middle frees next to nothing.
+    with paused_gc(), settings_by_name(as_mapping(options)) as kept:
         if prints_graphs():
             print(gm.graph)
         target, given = chosen_target(kept), torch_options(mode, kept)
