@@ -125,7 +125,9 @@ def _core_overloads() -> list[str]:
             continue
         packet = getattr(torch.ops.aten, base)
         operator = getattr(packet, overload or "default")
-        if torch.Tag.core in operator.tags and not operator._schema.is_mutable:
+        # What is made of other operators never gets as far as a graph.
+        is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+        if torch.Tag.core in operator.tags and not operator._schema.is_mutable and not is_composite:
             found.append(str(operator))
     return found
 

@@ -154,13 +154,21 @@ def import_model(
 @contextmanager
 def paused_gc() -> Iterator[None]:
     """Keep the cycle collector out of a compilation: IR has no cycles, and one full collection of a process that holds
-    a framework costs more than compiling a small model."""
+    a framework costs more than compiling a small model.
+
+    What is still alive at the end counts as old: else the collector would look at it, and at all the rest, right away.
+    The next full collection does.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            # Not where somebody has frozen objects, which would not be any more.
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

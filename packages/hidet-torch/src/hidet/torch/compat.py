@@ -297,10 +297,11 @@ def flex_attention_parts(*arguments: Any) -> tuple[torch.Tensor, ...]:
 
 
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
-    """torch's decompositions into core aten operators."""
-    from torch._decomp import core_aten_decompositions
+    """torch's decompositions into core aten operators, without those that tracing takes apart anyway (composite
+    implicit ones), which it takes long to list."""
+    from torch import _decomp
 
-    return dict(core_aten_decompositions())
+    return dict(getattr(_decomp, "_core_aten_decompositions_post_autograd", _decomp.core_aten_decompositions)())
 
 
 def operators_of(names: Iterable[str]) -> dict[str, Any]:
