@@ -297,8 +297,7 @@ def flex_attention_parts(*arguments: Any) -> tuple[torch.Tensor, ...]:
 
 
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
-    """torch's decompositions into core aten operators, without those that tracing takes apart anyway (composite
-    implicit ones), which it takes long to list."""
+    """torch's decompositions into core aten operators; of those that tracing takes apart anyway it lists none."""
     from torch import _decomp
 
     return dict(getattr(_decomp, "_core_aten_decompositions_post_autograd", _decomp.core_aten_decompositions)())

@@ -40,7 +40,7 @@ def context_for(arch: str, *, is_aligned: bool = True) -> CompileContext:
 
 
 def schedule_text(text: str, arch: str = "sm_80", *, is_aligned: bool = True) -> ScheduledGraph:
-    """The programs that a graph's text gets without any pass that changes the graph. is_aligned: as of `context_for`."""
+    """The programs that a graph's text gets without passes that change the graph. is_aligned: as of `context_for`."""
     ctx = context_for(arch, is_aligned=is_aligned)
     return select_schedules(fuse(_parsed(text), ctx), ctx)
 
