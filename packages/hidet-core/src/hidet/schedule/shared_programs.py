@@ -119,19 +119,26 @@ def _shares(rule: object) -> bool:
     return all(callable(getattr(rule, method, None)) for method in ("rivals", "code_of"))
 
 
+def _kind(task: Task) -> tuple[object, ...]:
+    """What tasks have in common of which one module may be, as far as it shows without building their programs."""
+    return task.op_name, *[t.type.dtype for t in (*task.inputs, *task.outputs)]
+
+
 def _in_use(own: Built, in_use: list[Built], ctx: CompileContext, tried: Tried) -> Iterator[Built]:
     """Programs by rivals of a task's parameters whose modules are in use, the best first."""
     choice = own.choice
     if not own.is_default or not _shares(choice.rule):
         return
-    rule = cast("SharingRule[Any, Any]", choice.rule)
+    rule, kind = cast("SharingRule[Any, Any]", choice.rule), _kind(choice.match.task)
 
     def rivals() -> list[tuple[Any, set[str]]]:
         """Only rivals by whose parameters something is built can make a module that is there."""
         digests: dict[Hashable, set[str]] = {}
         for other in in_use:
-            if other.choice.rule_name == choice.rule_name:
+            if other.choice.rule_name == choice.rule_name and _kind(other.choice.match.task) == kind:
                 digests.setdefault(rule.code_of(other.choice.params), set()).add(other.digest)
+        if not digests:
+            return []
         found = [(params, digests.get(rule.code_of(params))) for params in rule.rivals(choice.match, ctx)]
         return [(params, known) for params, known in found if known is not None]
 
