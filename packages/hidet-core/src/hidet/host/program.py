@@ -189,6 +189,8 @@ class _Builder:
 
     def _aligned(self) -> tuple[int, ...]:
         """Inputs that some task takes to be aligned."""
+        if not self.scheduled.task_graph.aligned:
+            return ()
         taken = {t.value for task in self.scheduled.task_graph.tasks for t in task.inputs if t.is_aligned}
         roots = {self._root(value) for value in taken} & self.scheduled.task_graph.aligned
         return tuple([number for number, value in enumerate(self.graph.inputs) if value in roots])
