@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -31,15 +32,31 @@ if importlib.util.find_spec("hypothesis") is not None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests with the marker gpu are skipped where there is no device, those with the marker models deselected unless
-    `-m` says what to run."""
+    """Tests with the marker gpu are skipped where there is no device. Those with the marker models, and all of those
+    with the marker thorough but one in so many cases, are deselected unless `-m` says what to run."""
     on_device = [item for item in items if item.get_closest_marker("gpu")]
     if on_device and not _has_device():
         for item in on_device:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
     if not config.option.markexpr:
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("models") is not None])
-        items[:] = [item for item in items if item.get_closest_marker("models") is None]
+        left_out = _left_out(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Tests that run on demand alone."""
+    found = {item for item in items if item.get_closest_marker("models") is not None}
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("thorough")
+        if marker is None:
+            continue
+        every, name = marker.kwargs.get("every"), item.nodeid.partition("[")[0]
+        if every is None or seen[name] % every:
+            found.add(item)
+        seen[name] += 1
+    return found
 
 
 def _has_device() -> bool:

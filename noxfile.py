@@ -377,6 +377,12 @@ def models(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def thorough(session: nox.Session) -> None:
+    """Every case of tests of which `nox -s tests` runs some, and random programs by the dozen."""
+    run_pytest(session, development(session, "tests", "models"), "-n", "2", "-m", "thorough", "--durations=15")
+
+
+@nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
     """Models and kernels against eager, Inductor and ONNX Runtime; JSON beside the table."""
     environment = development(session, "models", "bench")

@@ -90,6 +90,7 @@ def types_of_products(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.thorough(every=2)
 def test_models_are_within_a_hundredth_where_sums_are_of_f32(name: str, frozen: bool, tmp_path: Path) -> None:
     make: Any = MODELS[name]
     model, inputs = make()

@@ -16,7 +16,7 @@ def test_a_few_layers_of_random_sizes_are_right() -> None:
     assert [end for end in found if not end.is_good] == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_layers_of_random_sizes_are_right() -> None:
     assert [end for end in run(40, jobs=2, first_seed=1000) if not end.is_good] == []
 

@@ -17,7 +17,7 @@ def test_arithmetic_of_sizes_is_what_it_is_in_eager_mode(seed: int) -> None:
     assert list(mismatches([seed])) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_much_arithmetic_of_sizes_is_what_it_is_in_eager_mode() -> None:
     assert list(mismatches(range(100, 150))) == []
 

@@ -18,7 +18,7 @@ def test_a_random_program_does_what_it_does_in_eager_mode(seed: int) -> None:
     assert end.is_good, end.detail
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_random_programs_do_what_they_do_in_eager_mode() -> None:
     found = run(60, jobs=2, first_seed=2000)
     assert [end for end in found if not end.is_good] == []

@@ -56,6 +56,7 @@ def check(
     ],
     ids=["3x3", "few channels", "pointwise", "pointwise stride", "uneven"],
 )
+@pytest.mark.thorough(every=2)
 def test_windows_of_every_kind_are_right(
     order: str, image: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any]
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_residual_in_channels_last_order_is_fused() -> None:
 
 @pytest.mark.parametrize("width", [3, 5, 14, 16, 45])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.thorough(every=3)
 def test_planes_of_every_width_are_turned(width: int, dtype: str) -> None:
     check((2, 21, 3, width), (9, 21, 1, 1), FIRST, dtype=dtype)
     check((2, 21, 3, width), (9, 21, 3, 3), FIRST, padding=((1, 2), (3, 0)), dtype=dtype)
@@ -190,6 +192,7 @@ def test_layers_of_a_network_share_kernels() -> None:
     ],
     ids=["4x4", "output padding", "uneven", "groups", "1d"],
 )
+@pytest.mark.thorough(every=2)
 def test_transposed_convolutions(
     order: str, image: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any]
 ) -> None:

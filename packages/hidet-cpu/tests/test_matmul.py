@@ -213,6 +213,7 @@ def test_no_chunk_has_more_steps_than_work_items_have_room_for(machine: str, ord
 
 
 @pytest.mark.parametrize(("channels", "filters", "size"), [(64, 48, 8), (48, 63, 5)])
+@pytest.mark.thorough(every=2)
 def test_taps_of_few_channels_that_work_items_pack_are_convolved_right(channels: int, filters: int, size: int) -> None:
     """Nine taps of 64 channels in chunks of 80 steps: two taps of a chunk would not fit."""
     image = f"f32[2, {channels}, {size}, {size}]{{{channels * size * size}, 1, {channels * size}, {channels}}}"

@@ -397,6 +397,7 @@ def test_a_step_of_any_size_takes_the_plan_that_a_build_for_its_size_has(arch: s
 
 
 @pytest.mark.parametrize("number", range(7))
+@pytest.mark.thorough(every=2)
 def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def only(problem: Any, plan: Plan, target: Any) -> list[Any]:
         (of_task,) = {id(found): found for found in [plans_by_size(problem, target)]}.values()
@@ -423,6 +424,7 @@ def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pyte
         (192, False, 300, 300),
     ],
 )
+@pytest.mark.thorough(every=3)
 def test_blocks_take_one_tile_after_the_other(depth, is_causal, queries, keys, monkeypatch):
     """Two blocks have more tiles than that, whose queries, keys and values come while the one before is stored."""
     monkeypatch.setattr(
@@ -503,6 +505,7 @@ ALL_ARCHITECTURES = ("long", "split-kv")
         *((name, arch) for name in ALL_ARCHITECTURES for arch in ("sm_80", "sm_89", "sm_90")),
     ],
 )
+@pytest.mark.thorough(every=3)
 def test_attention_compiles_without_spills(name: str, arch: str) -> None:
     cubins = compiled_kernels(scheduled_task(COMPILED[name], arch), arch)
     assert cubins

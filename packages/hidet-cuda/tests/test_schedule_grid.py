@@ -51,6 +51,7 @@ def tasks(scheduled: ScheduledGraph) -> Iterator[ScheduledTask]:
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
+@pytest.mark.thorough(every=2)
 def test_chosen_schedules_are_right_in_the_interpreter(name, dtype):
     graph = graph_of(name, dtype, GRID[name].small)
     random = np.random.default_rng(3)
@@ -64,14 +65,20 @@ def test_chosen_schedules_are_right_in_the_interpreter(name, dtype):
     np.testing.assert_allclose(found.astype(np.float64), right, rtol=0, atol=tolerance * scale)
 
 
+PARTS = 4
+"""Into which the cases of an architecture are cut, so that a run may compile some of them."""
+
+
+@pytest.mark.thorough(every=PARTS + 1)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("arch", COMPILED)
-def test_chosen_schedules_compile_without_spills(arch):
+def test_chosen_schedules_compile_without_spills(arch, part):
     """Equal programs are compiled once. The fallback nest, which is no schedule, has to compile only."""
     target = CudaTarget(arch)
     sources: dict[str, KernelSource] = {}
     users: dict[str, tuple[str, str]] = {}
     seen: set[str] = set()
-    for name, dtype, sizes in compiled_cases(arch):
+    for name, dtype, sizes in list(compiled_cases(arch))[part::PARTS]:
         steps = list(tasks(chosen(graph_of(name, dtype, sizes), arch)))
         assert GRID[name].is_nest or all(step.rule_name != FALLBACK for step in steps)
         for step in steps:

@@ -98,6 +98,7 @@ ROWS, KEYS = [3, 0, 1, 70, 5], [4, 2, 0, 40, 90]
 
 @pytest.mark.parametrize("window", [FULL, CAUSAL, BOTH, LEFT], ids=str)
 @pytest.mark.parametrize(("dtype", "depth"), [("f16", 64), ("bf16", 80), ("f32", 24), ("f64", 8)])
+@pytest.mark.thorough(every=2)
 def test_sequences_attend_to_their_own_keys_alone(dtype: str, depth: int, window: Window) -> None:
     """Some are empty, some have more rows than keys, none is a whole number of tiles."""
     is_right(dtype, (2, 1), depth, ROWS, KEYS, window=window)
@@ -123,6 +124,7 @@ def test_tensors_may_start_anywhere(dtype: str) -> None:
 
 @pytest.mark.parametrize("window", [FULL, CAUSAL, BOTH, LEFT], ids=str)
 @pytest.mark.parametrize(("depth", "number"), [(64, 0), (64, 1), (128, 0)])
+@pytest.mark.thorough(every=3)
 def test_a_warp_group_copies_for_those_that_multiply(
     depth: int, number: int, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +137,7 @@ def test_a_warp_group_copies_for_those_that_multiply(
 
 
 @pytest.mark.parametrize("number", range(5))
+@pytest.mark.thorough(every=2)
 def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     only(number, monkeypatch)
     is_right("bf16", (2, 1), 64, [40, 0, 17], [70, 3, 17], window=CAUSAL, arch="sm_90a", longest=(2048, 2048))
@@ -184,6 +187,7 @@ def test_rows_in_no_sequence_are_zero(dtype: str) -> None:
 
 @pytest.mark.parametrize("number", [0, 2])
 @pytest.mark.parametrize("given", [[0, 999, 4], [-7, 5, 2**31 - 1], [-(2**31), 3, 1], [12, 12, 12]])
+@pytest.mark.thorough(every=2)
 def test_whatever_positions_say_nothing_outside_is_touched(
     given: list[int], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +225,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.thorough(every=3)
 def test_attention_of_sequences_compiles_without_spills(name: str, arch: str) -> None:
     cubins = compiled_kernels(scheduled_task(COMPILED[name], arch), arch)
     assert cubins

@@ -90,6 +90,7 @@ def test_an_equation_that_does_not_fit_is_refused(apply: Any) -> None:
 
 
 @pytest.mark.parametrize("n", (1, 7, 67, 72, 400))
+@pytest.mark.thorough(every=2)
 def test_transforms_of_any_length_are_those_of_numpy(n: int, apply: Any) -> None:
     x = random(2, n, 2)
     whole = np.fft.fft(x[..., 0] + 1j * x[..., 1])

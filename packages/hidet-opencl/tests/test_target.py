@@ -39,14 +39,16 @@ def compiled(text: str, target: str = "opencl", **options: object) -> CompiledGr
     return compile_graph(parse_graph(text, ctx.registry.operators), ctx)
 
 
-@pytest.mark.slow
-def test_scalar_operations_mean_what_the_table_of_edges_says() -> None:
+@pytest.mark.thorough
+def test_no_scalar_operation_of_the_table_of_edges_is_refused() -> None:
+    """That none is wrong is asked for every target (tests/test_scalar_edges.py)."""
     report = check_edges("opencl")
     assert report.wrong == () and report.refused == ()
 
 
 @pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
 @pytest.mark.parametrize("seed", range(GRAPHS))
+@pytest.mark.thorough(every=3)
 def test_random_graphs_agree_with_the_interpreter(seed: int) -> None:
     ctx = make_context("opencl", {"verify": True})
     graph = random_graph(seed, ctx.registry.operators)

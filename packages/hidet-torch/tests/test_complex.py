@@ -166,6 +166,7 @@ FOURIER: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", FOURIER)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.thorough(every=3)
 def test_fourier_transforms_are_compiled(name: str, dtype: torch.dtype) -> None:
     """Each along an axis that is short, and one that is made of two. defects.md, left to torch: fft."""
     _check(FOURIER[name], _complex(5, 8, dtype=dtype))

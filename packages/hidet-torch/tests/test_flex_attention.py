@@ -171,6 +171,7 @@ def test_captured_tensors_are_read_anew_at_every_call() -> None:
 
 @pytest.mark.parametrize("score", ["alibi", "soft cap"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.thorough(every=2)
 def test_half_precision_computes_scores_in_f32(score: str, dtype: torch.dtype) -> None:
     mask = _block_mask(MASKS["window"])
     operands = _operands(dtype)

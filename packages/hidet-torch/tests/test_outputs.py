@@ -182,6 +182,7 @@ def _written_through_a_transpose(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "function", [_written_part, _written_diagonal, _written_window, _part_set, _written_through_a_transpose]
 )
+@pytest.mark.thorough(every=2)
 def test_a_view_of_an_argument_that_is_written_is_a_view_of_it(function: Any, layout: Any) -> None:
     """Seeds 103815, 106398, 104129, 102692, 101189, 1230031: symbolic sizes, elements from the argument's first on."""
     compiled = torch.compile(function, backend="hidet", dynamic=True)

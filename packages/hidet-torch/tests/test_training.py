@@ -269,6 +269,7 @@ class _Chosen(nn.Module):
 @pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
 @pytest.mark.parametrize("model", [_Chosen, _Experts])
 @pytest.mark.parametrize("has_gradient", [False, True], ids=["of weights", "of inputs too"])
+@pytest.mark.thorough(every=2)
 def test_gradients_flow_through_sizes_that_depend_on_data(model: type[nn.Module], has_gradient: bool) -> None:
     torch.manual_seed(3)
     eager = model()

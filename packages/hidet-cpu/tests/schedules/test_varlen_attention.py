@@ -45,6 +45,7 @@ def compiled(text: str) -> Any:
     ("dtype", "depth", "heads"),
     [("f16", 64, (4, 2)), ("bf16", 80, (2, 2)), ("f32", 128, (6, 2)), ("f32", 5, (1, 1)), ("f64", 20, (2, 1))],
 )
+@pytest.mark.thorough(every=2)
 def test_sequences_of_any_lengths_attend_to_their_own_keys_alone(
     dtype: str, depth: int, heads: tuple[int, int], window: tuple[int, int]
 ) -> None:
@@ -76,6 +77,7 @@ def test_windows_may_be_wider_than_any_sequence() -> None:
 
 @pytest.mark.parametrize("where", ["interpreter", "target"])
 @pytest.mark.parametrize("given", [[0, 9, 30], [4, 9, 9, 999], [-7, 5, 2**31 - 1], [40, 41], [0]], ids=str)
+@pytest.mark.thorough(every=2)
 def test_whatever_positions_say_nothing_outside_is_touched(
     given: list[int], where: Literal["interpreter", "target"]
 ) -> None:

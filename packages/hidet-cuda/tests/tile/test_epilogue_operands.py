@@ -97,6 +97,7 @@ def test_other_matrices_and_rows_are_added_and_columns_and_single_elements_are_f
 
 @pytest.mark.parametrize(("m", "n", "k"), [(136, 40, 64), (300, 264, 256)])
 @pytest.mark.parametrize("tiles", [WARP_SPECIALIZED, *THROUGH_RING])
+@pytest.mark.thorough(every=2)
 def test_warp_specialized_kernels_read_them_for_every_tile(tiles, m, n, k):
     result, expected = finished(m, n, k, tiles, 16, warp_specialized=True)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)

@@ -174,6 +174,7 @@ def test_boxes_of_results_are_written_while_the_next_tile_is_multiplied(tiles, o
         (MatmulTiles(128, 256, 64, 4, (8, 1)), False, False),
     ],
 )
+@pytest.mark.thorough(every=2)
 def test_blocks_of_a_cluster_copy_for_each_other(tiles, ta, tb, m, n, blocks):
     result, expected = multiply(m, n, 200, tiles, blocks, ta=ta, tb=tb, cluster=CLUSTER)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)
