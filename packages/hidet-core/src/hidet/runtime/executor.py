@@ -31,7 +31,7 @@ from hidet.runtime.program import (
     Step,
     SubProgram,
 )
-from hidet.runtime.realigned import Realigner, misaligned
+from hidet.runtime.realigned import Realigner, find_misaligned
 from hidet.runtime.replay import Call, Instance, Replays
 from hidet.runtime.shape_class import ResolvedOutput, ShapeClass, SizeEvaluator
 from hidet.runtime.stages import Stage, split_stages
@@ -283,7 +283,7 @@ class Executor:
     ) -> list[Any]:
         """Copies of the inputs that do not begin where steps need it, which take their places in `addresses`."""
         realigner = self._realigner
-        wanted = misaligned(realigner.slots if parameters is None else realigner.others, addresses)
+        wanted = find_misaligned(realigner.slots if parameters is None else realigner.others, addresses)
         sources: Mapping[int, int] = addresses
         if parameters is not None and parameters.misaligned:
             wanted += parameters.misaligned

@@ -13,7 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from hidet.runtime.adapter import TensorAdapter
-from hidet.runtime.program import ALIGNED, HostProgram
+from hidet.runtime.program import HostProgram
+from hidet.runtime.realigned import find_misaligned
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -103,7 +104,7 @@ class ParameterSets:
         addresses = dict(zip(self._slots, places, strict=True))
         owners = tuple(map(adapter.memory_of, parameters))
         asserted = tuple([identity[n] for n in self._asserted]), [places[n] for n in self._asserted]
-        misaligned = tuple([slot for slot in self._aligned if addresses[slot] % ALIGNED])
+        misaligned = tuple(find_misaligned(self._aligned, addresses))
         state = ParameterState(identity, places, addresses, tuple(addresses.values()), owners, asserted, misaligned)
         sets = weakref.ref(self)
 

@@ -50,7 +50,7 @@ class Realigner:
         return held
 
 
-def misaligned(slots: Iterable[int], addresses: Mapping[int, int]) -> list[int]:
+def find_misaligned(slots: Iterable[int], addresses: Mapping[int, int]) -> list[int]:
     """Those slots whose addresses are no multiples of `ALIGNED`."""
     return [slot for slot in slots if addresses[slot] % ALIGNED]
 

@@ -95,6 +95,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext, on_built: OnBui
             continue
         start = time.thread_time()
         built[task.key], answers[task.key] = _schedule(task, ctx, task_graph.claims.get(task.key))
+        seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
         first[task.key] = task
         own = built[task.key]
         if own.digest not in seen:
@@ -102,7 +103,6 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext, on_built: OnBui
             seen[own.digest] = symbol, _named(own.program.module, symbol)
             if on_built is not None:
                 on_built(*seen[own.digest], own.digest)
-        seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
 
     def shared(choice: Choice[Any, Any], what: str, call: Callable[[], Result]) -> Result | None:
         return _tried(choice, what, call, ctx, [])
@@ -114,7 +114,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext, on_built: OnBui
         symbol, module = seen[own.digest]
         modules[symbol], hashes[symbol] = module, own.digest
         decision = Decision(own.choice.params, answers[key], _reason(built[key], own), not own.is_default)
-        chosen[key] = (own.choice.rule_name, replace(own.program, module=modules[symbol]), symbol, decision)
+        chosen[key] = (own.choice.rule_name, replace(own.program, module=module), symbol, decision)
     steps = [
         step if isinstance(step, ForeignStep) else ScheduledTask(step, *chosen[step.key]) for step in task_graph.steps
     ]
