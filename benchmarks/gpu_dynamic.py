@@ -206,7 +206,9 @@ def main(
     if ahead:
         fixed = [__file__, "--sizes", str(sizes), *(["--peer"] if peer else [])]
         alone = [
-            [*fixed, "--sweeps", name, "--only", str(number)] for name in sweeps for number in range(len(chosen[name]))
+            ([*fixed, "--sweeps", name, "--only", str(number)], {})
+            for name in sweeps
+            for number in range(len(chosen[name]))
         ]
         run_ahead(console, alone, ahead, _LIMIT)
     rows: list[DynamicRow] = []

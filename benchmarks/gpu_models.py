@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from torch import nn
 
-from benchmarks.ahead import run_ahead
+from benchmarks.ahead import Command, keep_triton_candidates, run_ahead
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_first_call import BACKENDS, GpuFirstCall, measure_first_calls, print_first_calls
 from benchmarks.gpu_layers import print_kernels, profile_kernels
@@ -129,8 +130,10 @@ def main(
         return
     systems = (OUR_SYSTEM,) if layers else (*peers, OUR_SYSTEM)
     if ahead:
-        with progress.status(f"{ahead} processes compile {len(rows)} rows"):
-            run_ahead(console, [_compiling(name, systems) for name in rows], ahead, limit * len(systems))
+        keep_triton_candidates()
+        with progress.status(f"{ahead} processes compile {len(rows)} rows"), tempfile.TemporaryDirectory() as chosen:
+            commands = [command for name in rows for command in _compiling(name, systems, chosen)]
+            run_ahead(console, commands, ahead, limit * len(systems))
     done: list[GpuRow] = []
     for number, name in enumerate(rows):
         with progress.status(str(name)) as status, torch.no_grad():
@@ -154,10 +157,16 @@ def main(
         print_losses(console, done)
 
 
-def _compiling(name: RowName, systems: Sequence[str]) -> list[str]:
-    """Arguments of a process that compiles a row for what chooses nothing by measuring, and measures nothing."""
+def _compiling(name: RowName, systems: Sequence[str], chosen: str) -> list[Command]:
+    """Processes that compile a row and measure nothing: one for all that chooses nothing by measuring, one for the
+    candidates of `max-autotune`, whose choices go to the folder `chosen` and are read by nobody."""
     peers = [system for system in systems if system not in (OUR_SYSTEM, *_MEASURING)] or [REFERENCE_SYSTEM]
-    return [__file__, "--rows", str(name), "--peers", ",".join(peers), "--seconds", "0", "--no-check"]
+    arguments = [__file__, "--rows", str(name), "--seconds", "0", "--no-check", "--peers"]
+    commands: list[Command] = [([*arguments, ",".join(peers)], {})]
+    if AUTOTUNED_SYSTEM in systems:
+        scratch = str(Path(chosen, str(name).replace(":", "-")))
+        commands.append(([*arguments, AUTOTUNED_SYSTEM], {"TORCHINDUCTOR_CACHE_DIR": scratch}))
+    return commands
 
 
 def _is_default(parameter: str) -> bool:

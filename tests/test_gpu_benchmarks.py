@@ -256,22 +256,27 @@ def test_a_first_call_is_measured_again_with_the_caches_of_the_first_one(monkeyp
 
 
 def test_rows_are_compiled_ahead_by_processes_that_measure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
+    started: list[tuple[tuple[str, ...], str | None]] = []
 
-    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        started.append(command[1:])
+    def run(command: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
+        started.append((tuple(command[1:]), env.get("TORCHINDUCTOR_CACHE_DIR")))
         return subprocess.CompletedProcess(command, 1 if "b:1:f16" in command else 0, "", "first\nlast words\n")
 
     monkeypatch.setattr(subprocess, "run", run)
     console = Console(record=True, width=200)
     systems = ("inductor", "inductor-max-autotune", "hidet")
-    commands = [gpu_models._compiling(RowName(model, 1, "f16"), systems) for model in "ab"]
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    commands = [command for model in "ab" for command in gpu_models._compiling(RowName(model, 1, "f16"), systems, "x")]
     ahead.run_ahead(console, commands, 2, 60.0)
-    assert sorted(map(tuple, started)) == sorted(map(tuple, commands))
-    (asked, _) = commands
-    assert asked[1:] == ["--rows", "a:1:f16", "--peers", "inductor", "--seconds", "0", "--no-check"]
-    (line,) = console.export_text().splitlines()
-    assert "b:1:f16" in line and line.rstrip().endswith("last words")
+    assert {(arguments[2], arguments[-1], cache) for arguments, cache in started} == {
+        ("a:1:f16", "inductor", None),
+        ("a:1:f16", "inductor-max-autotune", str(Path("x", "a-1-f16"))),
+        ("b:1:f16", "inductor", None),
+        ("b:1:f16", "inductor-max-autotune", str(Path("x", "b-1-f16"))),
+    }, "what max-autotune chooses beside others is not what is measured"
+    assert all(arguments[3:6] == ("--seconds", "0", "--no-check") for arguments, _ in started)
+    lines = console.export_text().splitlines()
+    assert len(lines) == 2 and all("b:1:f16" in line and line.rstrip().endswith("last words") for line in lines)
 
 
 def test_first_calls_of_other_backends_say_nothing_of_ours() -> None:
