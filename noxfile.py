@@ -310,7 +310,7 @@ def recipes(session: nox.Session) -> None:
     environment = development(session, "tests", "models", "recipes")
     # It asks for torchvision, which asks for the CUDA build of torch.
     environment.pip("--no-deps", "timm>=1.0.20")
-    run_pytest(session, environment, "tests/test_recipes.py", "-n", "2")
+    run_pytest(session, environment, "tests/test_recipes.py", "-n", "2", "-m", "thorough or not thorough")
 
 
 @nox.session(venv_backend="none")

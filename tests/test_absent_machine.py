@@ -90,6 +90,7 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize(("channels", "filters", "taps", "stride"), WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.thorough(every=2)
 def test_gradients_of_convolutions_are_tensor_core_products(
     channels: int, filters: int, taps: int, stride: int
 ) -> None:

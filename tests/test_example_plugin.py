@@ -14,6 +14,7 @@ EXAMPLES = sorted(path.parent for path in Path(__file__).parents[1].glob("exampl
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_wheel_passes_its_own_tests_once_installed(example: Path, tmp_path: Path) -> None:
     from hatchling.builders.wheel import WheelBuilder

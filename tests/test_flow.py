@@ -88,6 +88,7 @@ PYTHON = {"+": operator.add, "*": operator.mul, "/": operator.truediv, "**": ope
 
 @pytest.mark.parametrize("symbol", PYTHON)
 @pytest.mark.parametrize("shapes", [((2, 3), (3,)), ((2, 3), ()), ((), ()), ((), (3,))], ids=str)
+@pytest.mark.thorough(every=3)
 def test_arithmetic_of_several_types_is_in_the_type_of_torch(symbol, shapes):
     """user-walk.md section 6, row 1."""
     for left in TYPES:

@@ -115,6 +115,7 @@ def test_models_are_within_two_hundredths_whatever_is_asked_for(name: str) -> No
 
 
 @pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.thorough(every=2)
 def test_bfloat16_is_another_choice(frozen: bool, tmp_path: Path) -> None:
     model, inputs = resnet()
     model.eval()

@@ -109,7 +109,15 @@ def _case(entry: ZooModel, *marks: Any) -> Any:
     return pytest.param(entry, id=entry.name, marks=marks)
 
 
-@pytest.mark.parametrize("entry", [*map(_case, PARTS), *(_case(entry, pytest.mark.models) for entry in WHOLE)])
+# The first two parts are those of the tests below.
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *(_case(entry, pytest.mark.thorough) for entry in PARTS[:2]),
+        _case(PARTS[2]),
+        *(_case(entry, pytest.mark.models) for entry in WHOLE),
+    ],
+)
 def test_a_model_is_right_through_torch(entry: ZooModel) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", hidet.errors.FallbackWarning)

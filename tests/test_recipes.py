@@ -26,6 +26,7 @@ def test_there_is_a_recipe_for_each_library() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs(recipe: str, tmp_path: Path) -> None:
     code = RECIPES[recipe]

@@ -24,8 +24,12 @@ def test_the_interpreter_gives_what_the_table_says() -> None:
     assert report.checked > len(EDGES)
 
 
+# A driver of OpenCL compiles a kernel for each of some thousand edges, which takes it a minute.
 @pytest.mark.slow
-@pytest.mark.parametrize("target", sorted(load_registry().targets))
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(t, marks=[pytest.mark.thorough] if t == "opencl" else []) for t in sorted(load_registry().targets)],
+)
 def test_a_target_gives_what_the_table_says(target: str) -> None:
     """Of every wheel that is installed. A type may be refused, but not most of them."""
     try:

@@ -117,6 +117,7 @@ def test_products_in_tf32_may_round_their_inputs_wherever_torch_would_not() -> N
 
 
 @pytest.mark.parametrize("case", [ATTENTION, *STREAMED], ids=str)
+@pytest.mark.thorough(every=2)
 def test_equal_programs_share_a_timer_and_all_points_give_the_right_result(case) -> None:
     ctx = make_context("cpu", {"threads": 1})
     points = points_of(case, ctx, None)

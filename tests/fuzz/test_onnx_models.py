@@ -8,7 +8,7 @@ import pytest
 from .mutate import mutated
 from .onnx_models import base_models, run
 
-COUNT = 200
+COUNT = 100
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ SEEDS = (*range(6), 28)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.thorough(every=2)
 def test_arithmetic_of_sizes_is_what_it_is_in_eager_mode(seed: int) -> None:
     """defects.md W2, red-team.md finding 2."""
     assert list(mismatches([seed])) == []

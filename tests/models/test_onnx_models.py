@@ -17,6 +17,7 @@ def _case(model: OnnxModel) -> object:
 
 
 @pytest.mark.parametrize("model", [_case(model) for model in ONNX_MODELS.values()])
+@pytest.mark.thorough(every=3)
 def test_one_import_is_right_at_several_sizes(model: OnnxModel) -> None:
     from hidet.onnx.runner import OnnxRunner
 

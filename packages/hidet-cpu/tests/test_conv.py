@@ -137,6 +137,7 @@ def test_a_long_sum_is_added_in_chunks_of_taps() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [1, 4, 33])
+@pytest.mark.thorough(every=2)
 def test_one_kernel_serves_images_of_every_size(size: int, order: str) -> None:
     height = dims.symbol("height", 1, 512)
     shape = (1, height, height, 18) if order == LAST else (1, 18, height, height)

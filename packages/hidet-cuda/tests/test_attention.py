@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
 from hidet.cuda import target as target_module
 from hidet.cuda.arch import usual_facts
 from hidet.cuda.schedules import attention_tiles
 from hidet.cuda.schedules.attention_plan import Plan, choose_plan, conditions, plans_by_size
 from hidet.cuda.schedules.attention_space import attention_space
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import context_for
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
 from hidet.gpu.schedules.attention_launch import problem_of
 from hidet.gpu.schedules.attention_tiles import simt_blocks, simt_tiles
@@ -211,6 +210,7 @@ def test_lengths_may_be_symbols(length: int) -> None:
         (30, 140, 96, False),
     ],
 )
+@pytest.mark.thorough(every=2)
 def test_a_warp_group_copies_for_those_that_multiply(rows: int, length: int, depth: int, is_causal: bool) -> None:
     hints = {"h": 32, "s": 2048, "t": 2048}
     q, k = (1, "h", "s", depth), (1, "h", "t", depth)
@@ -244,10 +244,7 @@ def test_a_fused_projection_is_read_and_heads_are_merged_without_copies() -> Non
     ]
     result = builder.emit("transpose", builder.emit("attention", *heads, is_causal=True), perm=[0, 2, 1, 3])
     graph = builder.build([builder.emit("linear", builder.emit("reshape", result, shape=(b, s, h * d)), out)])
-    ctx = CompileContext(
-        target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)
-    )
-    steps = scheduled_graph(graph, ctx).steps
+    steps = scheduled_graph(graph, context_for()).steps
     assert [step.rule_name for step in steps if isinstance(step, ScheduledTask)] == [
         "cuda.matmul",
         "cuda.attention",
@@ -337,6 +334,7 @@ def by_size(batch: int, heads: int, depth: int, **more: Any) -> str:
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.thorough(every=2)
 def test_a_call_takes_the_plan_that_a_build_for_its_size_has(arch: str, depth: int, is_causal: bool) -> None:
     target = CudaTarget(arch)
     problem = attention_problem(scheduled_task(by_size(2, 12, depth, is_causal=is_causal), arch).task)
@@ -505,7 +503,7 @@ ALL_ARCHITECTURES = ("long", "split-kv")
         *((name, arch) for name in ALL_ARCHITECTURES for arch in ("sm_80", "sm_89", "sm_90")),
     ],
 )
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=5)
 def test_attention_compiles_without_spills(name: str, arch: str) -> None:
     cubins = compiled_kernels(scheduled_task(COMPILED[name], arch), arch)
     assert cubins

@@ -7,9 +7,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
-from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import context_for
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.attention_over_parts import AttentionOverParts
 from hidet.graph.graph import Graph
@@ -37,17 +35,12 @@ def step(
     return text.replace(",\n    %v1", ", %v1")
 
 
-def context() -> CompileContext:
-    target = CudaTarget("sm_90a")
-    return CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
-
-
 def parsed(text: str) -> Graph:
     return parse_graph(textwrap.dedent(text), load_registry().operators)
 
 
 def over_parts(text: str, least_bytes: int = 0) -> Graph:
-    return AttentionOverParts(least_bytes).run(parsed(text), context())
+    return AttentionOverParts(least_bytes).run(parsed(text), context_for("sm_90a"))
 
 
 def names_of(graph: Graph) -> list[str]:
@@ -77,10 +70,10 @@ def test_both_parts_together_give_what_attention_over_all_keys_gives(text: str) 
 
 
 def test_nothing_is_put_together_any_more() -> None:
-    graph = run_graph_passes(parsed(step(past=1 << 19)), context())
+    graph = run_graph_passes(parsed(step(past=1 << 19)), context_for("sm_90a"))
     assert "concat" not in names_of(graph)
     assert names_of(graph).count("attention_with_logsumexp") == 2
-    first, second, total = fuse(graph, context()).tasks
+    first, second, total = fuse(graph, context_for("sm_90a")).tasks
     assert first.op_name == second.op_name == "attention_with_logsumexp" and total.anchor is None
 
 

@@ -93,7 +93,7 @@ WITHOUT_FEW_ROWS = ALL - 2
         *((CONVOLUTION, {"n": 2, "h": 5, "w": 7}, WITHOUT_FEW_ROWS, number) for number in range(WITHOUT_FEW_ROWS)),
     ],
 )
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=4)
 def test_every_kernel_that_a_call_may_take_is_right(
     text: str, sizes: dict[str, int], count: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
-from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import assert_right, sources_of
+from hidet.cuda.testing.schedules import assert_right, context_for, sources_of
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.collapse_rows import CollapseRows
 from hidet.gpu.schedules.operands import find_product
@@ -22,11 +19,6 @@ from hidet.plugins.host import load_registry
 from hidet.testing.interpret import interpret
 
 
-def context() -> CompileContext:
-    target = CudaTarget("sm_90a")
-    return CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
-
-
 def parsed(text: str) -> Graph:
     return parse_graph(textwrap.dedent(text), load_registry().operators)
 
@@ -34,7 +26,7 @@ def parsed(text: str) -> Graph:
 def ordered(text: str) -> tuple[Graph, Graph]:
     """A graph before and after the pass; both mean the same."""
     graph = parsed(text)
-    changed = CollapseRows().run(graph, context())
+    changed = CollapseRows().run(graph, context_for("sm_90a"))
     random = np.random.default_rng(0)
     given = [random.standard_normal(value.tensor.shape).astype(np.float16) for value in graph.inputs]
     for old, new in zip(interpret(graph, given), interpret(changed, given), strict=True):
@@ -70,7 +62,7 @@ def test_products_with_one_matrix_and_what_is_element_wise_on_them_keep_the_orde
 
 @pytest.mark.parametrize("text", PRODUCTS)
 def test_such_products_are_one_matrix_each(text) -> None:
-    ctx = context()
+    ctx = context_for("sm_90a")
     for task in fuse(CollapseRows().run(parsed(text), ctx), ctx).tasks:
         product = find_product(task, dtypes.f16, dtypes.f32)
         assert product is not None and (product.batch, product.m) == (1, 10)
@@ -129,7 +121,7 @@ def test_images_times_one_matrix_are_one_product() -> None:
           %1: f16[8, 19, 32] = add(%0, %b)
           return %1
     """)
-    (task,) = fuse(graph, context()).tasks
+    (task,) = fuse(graph, context_for("sm_90a")).tasks
     product = find_product(task, dtypes.f16, dtypes.f32)
     assert product is not None and (product.batch, product.m) == (1, 152)
 
@@ -150,7 +142,7 @@ def test_rows_that_are_no_single_matrix_are_few_large_ones(case) -> None:
           %0: {result} = linear(%x, %w)
           return %0
     """)
-    (task,) = fuse(graph, context()).tasks
+    (task,) = fuse(graph, context_for("sm_90a")).tasks
     product = find_product(task, dtypes.f16, dtypes.f32)
     assert product is not None and (product.batch, product.m) == (batch, rows)
 
@@ -205,7 +197,7 @@ def test_axes_that_all_operands_walk_as_one_count_as_one() -> None:
           %0: f16[5, 2, 3, 40, 24] = matmul(%a, %b)
           return %0
     """)
-    (task,) = fuse(graph, context()).tasks
+    (task,) = fuse(graph, context_for("sm_90a")).tasks
     product = find_product(task, dtypes.f16, dtypes.f32)
     assert product is not None
     assert product.batches == (5, 2, 3)

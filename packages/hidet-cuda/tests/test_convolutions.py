@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from hidet import dims
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.schedules.matmul import MatmulRule
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import assert_right, sources_of
+from hidet.cuda.testing.schedules import assert_right, context_for, sources_of
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.passes.channels_last import ChannelsLast
@@ -33,17 +31,12 @@ from hidet.testing.interpret import interpret
 TOLERANCE = {"f16": 1e-2, "bf16": 8e-2, "f32": 1e-4, "f64": 1e-10}
 
 
-def context(arch: str = "sm_80") -> CompileContext:
-    target, registry = CudaTarget(arch), load_registry()
-    return CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))
-
-
 def parsed(text: str) -> Graph:
     return parse_graph(textwrap.dedent(text), load_registry().operators)
 
 
 def only_task(graph: Graph, arch: str = "sm_80") -> ScheduledTask:
-    ctx = context(arch)
+    ctx = context_for(arch)
     (step,) = select_schedules(fuse(graph, ctx), ctx).steps
     assert isinstance(step, ScheduledTask)
     assert step.rule_name == "cuda.matmul"
@@ -162,10 +155,10 @@ SPLITS = {
 def test_split_k_products_are_right(name: str, split_k: int) -> None:
     graph, rule = parsed(SPLITS[name]), MatmulRule()
     task = only_task(graph).task
-    match = rule.match(task, context())
+    match = rule.match(task, context_for())
     assert match is not None
-    params = replace(rule.default(match, context()), split_k=split_k)
-    program = rule.build(match, params, context())
+    params = replace(rule.default(match, context_for()), split_k=split_k)
+    program = rule.build(match, params, context_for())
     assert len(program.scratch) == 1
     is_right(graph, task, program, TOLERANCE[SPLITS[name].split("%x: ")[1].split("[")[0]])
 
@@ -186,7 +179,7 @@ graph g(%x: f16[2, 3, 9, 8], param %w: f16[16, 3, 3, 3], param %b: f16[16], para
 
 def test_images_and_filters_become_channels_last_with_enough_channels() -> None:
     graph = parsed(FROM_THE_CALLER)
-    changed = ChannelsLast().run(graph, context())
+    changed = ChannelsLast().run(graph, context_for())
     convolutions = [node for node in changed.nodes if node.op.name == "conv"]
     types = [[str(value.type) for value in node.inputs[:2] if value is not None] for node in convolutions]
     assert types == [
@@ -211,7 +204,7 @@ graph g(%x: f16[n, 64, h, w], param %f: f16[64, 64, 3, 3], param %b: f16[64]):
 
 def test_convolutions_of_symbolic_images_are_tensor_core_products() -> None:
     """defects.md G3."""
-    ctx = context("sm_90a")
+    ctx = context_for("sm_90a")
     scheduled = select_schedules(fuse(ChannelsLast().run(parsed(SYMBOLIC), ctx), ctx), ctx)
     tasks = [step for step in scheduled.steps if isinstance(step, ScheduledTask)]
     (made,) = [step for step in tasks if step.task.op_name == "conv"]
@@ -249,10 +242,11 @@ def test_symbolic_images_are_counted_in_32_bits_where_their_sizes_are_small_at_t
 
 def test_convolutions_that_lie_well_are_left_alone() -> None:
     graph = parsed(CASES["three by three"])
-    assert ChannelsLast().run(graph, context()) is graph
+    assert ChannelsLast().run(graph, context_for()) is graph
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.thorough(every=3)
 def test_kernels_of_resnet_compile_without_spills(arch: str) -> None:
     target = CudaTarget(arch)
     for text in (

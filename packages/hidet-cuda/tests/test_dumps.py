@@ -59,6 +59,7 @@ def test_a_dump_has_cuda_cpp_ptx_and_host_code_of_every_module(tmp_path: Path) -
 
 @pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a"])
 @pytest.mark.parametrize("text", [LAYER, ATTENTION, CONVOLUTION], ids=["product", "attention", "convolution"])
+@pytest.mark.thorough(every=2)
 def test_kernels_in_tiles_are_dumped_and_read_back(tmp_path: Path, target: str, text: str) -> None:
     folder = dumped(target, tmp_path, text)
     files = list(folder.glob("*.tile"))

@@ -122,6 +122,7 @@ def test_kernels_multiply_with_both_weights(arch: str, m: int, n: int, k: int, d
 
 
 @pytest.mark.parametrize("m", [1, 8, 64, 128, 777, 2048])
+@pytest.mark.thorough(every=2)
 def test_kernels_have_registers_for_both_sums(m: int) -> None:
     _, scheduled = _scheduled("sm_90a", m, 14336, 4096, "bf16", "gelu_tanh")
     (step,) = scheduled.steps

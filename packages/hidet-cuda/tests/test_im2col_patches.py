@@ -7,13 +7,10 @@ import textwrap
 import numpy as np
 import pytest
 
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
-from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import context_for
 from hidet.gpu.passes.im2col_patches import Im2colPatches
 from hidet.graph.graph import Graph
 from hidet.graph.parser import parse_graph
-from hidet.plugins.host import load_registry
 from hidet.testing.interpret import interpret
 
 TEXT = """
@@ -33,10 +30,8 @@ def rewritten(**changed: object) -> tuple[Graph, Graph]:
     strides = f"{{{16 * rows * columns}, 1, {16 * columns}, 16}}"
     window = f"stride=[4, {step}], padding=[0, {padding}]"
     text = TEXT.format(**{"window": window, "rows": rows, "columns": columns, "strides": strides, **given})
-    registry = load_registry()
-    graph = parse_graph(textwrap.dedent(text), registry.operators)
-    target = CudaTarget("sm_90a")
-    ctx = CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))
+    ctx = context_for("sm_90a")
+    graph = parse_graph(textwrap.dedent(text), ctx.registry.operators)
     return graph, Im2colPatches().run(graph, ctx)
 
 

@@ -6,20 +6,16 @@ import textwrap
 
 import pytest
 
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
 from hidet.cuda.passes.pad_leading_dim import PadLeadingDim
-from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import context_for
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import print_graph
-from hidet.plugins.host import load_registry
 
 
 def rewritten(text: str, arch: str = "sm_90a") -> str:
     """The graph after the pass, without its first and last lines."""
-    registry = load_registry()
-    ctx = CompileContext(target=CudaTarget(arch), registry=registry, options=Options(), cache=open_cache(enabled=False))
-    graph = parse_graph(textwrap.dedent(text), registry.operators)
+    ctx = context_for(arch)
+    graph = parse_graph(textwrap.dedent(text), ctx.registry.operators)
     return "\n".join(line.strip() for line in print_graph(PadLeadingDim().run(graph, ctx)).splitlines()[1:-1])
 
 

@@ -122,7 +122,7 @@ COPIED = {
 
 
 @pytest.mark.parametrize("conv", COPIED.values(), ids=COPIED)
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=4)
 def test_columns_of_pixels_are_copied_by_tma(conv: Conv) -> None:
     assert copies(conv) == {f"tensor_load_im2col.{len(conv.size) + 2}d", "tensor_load.2d"}
     assert_right(conv.text, "cuda.matmul", TOLERANCE[conv.dtype], arch="sm_90a")
@@ -139,6 +139,7 @@ SYMBOLIC = {
 
 @pytest.mark.parametrize("conv", SYMBOLIC.values(), ids=SYMBOLIC)
 @pytest.mark.parametrize("sizes", [{"n": 1, "h": 9, "w": 4}, {"n": 5, "h": 1, "w": 1}], ids=["one", "several"])
+@pytest.mark.thorough(every=2)
 def test_columns_of_pixels_of_any_images_are_copied_by_tma(conv: Conv, sizes: dict[str, int]) -> None:
     assert "tensor_load_im2col.4d" in copies(conv)
     given = {name: sizes[name] for name in conv.symbols}
@@ -198,7 +199,7 @@ def test_tiles_whose_columns_are_no_power_of_two_are_right(tiles: MatmulTiles, m
 
 
 @pytest.mark.parametrize("tiles", TRANSPOSED_TILES, ids=str)
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=5)
 def test_transposed_tiles_of_pixels_compile_without_spills(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, tiles)
     assert_compiles(Conv(3, tiles.k, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="time").text, "sm_90a")
@@ -216,6 +217,7 @@ def test_tiles_of_half_a_step_are_right(tiles: MatmulTiles, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("tiles", [tiles for tiles in TRANSPOSED_TILES if tiles.stages == 8 or tiles.m == 200], ids=str)
+@pytest.mark.thorough(every=2)
 def test_transposed_tiles_of_pixels_are_right(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, tiles)
     for added in ("time", "image"):

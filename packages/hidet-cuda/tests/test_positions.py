@@ -7,10 +7,10 @@ import textwrap
 import numpy as np
 import pytest
 
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
+from hidet.context import CompileContext
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import context_for
 from hidet.errors import LaunchError, PositionError
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
@@ -20,7 +20,6 @@ from hidet.host.report import count_nodes
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.passes.manager import run_graph_passes
-from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.testing.interpret import interpret
 
@@ -33,8 +32,7 @@ graph g(%table: f32[{rows}, 4], %index: {dtype}[{count}]):
 
 @pytest.fixture(scope="module")
 def ctx() -> CompileContext:
-    target, registry = CudaTarget("sm_80"), load_registry()
-    return CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))
+    return context_for("sm_80")
 
 
 def graph_of(ctx: CompileContext, rows: object, count: object, wraps: bool, dtype: str = "i64") -> Graph:

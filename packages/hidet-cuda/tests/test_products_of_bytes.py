@@ -8,12 +8,10 @@ import textwrap
 import numpy as np
 import pytest
 
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options, make_context
+from hidet.context import make_context
 from hidet.cuda.passes.rows_along_k import RowsAlongK
 from hidet.cuda.schedules.matmul import MatmulRule
-from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import assert_compiles, assert_right, rules_of
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, context_for, rules_of
 from hidet.cuda.testing.tasks import scheduled_task
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
@@ -21,11 +19,6 @@ from hidet.ir.printer import print_module
 from hidet.plugins.host import load_registry
 from hidet.testing.interpret import interpret
 from hidet.testing.scheduled import run_scheduled, scheduled_graph
-
-
-def context_of(arch: str) -> CompileContext:
-    target, cache = CudaTarget(arch), open_cache(enabled=False)
-    return CompileContext(target=target, registry=load_registry(), options=Options(), cache=cache)
 
 
 def scaled(m: int | str, n: int, k: int, dtype: str = "f8e4m3", *, fast: bool = False, bias: bool = False) -> str:
@@ -83,6 +76,7 @@ def test_products_of_integers_are_exact(arch):
 
 @pytest.mark.parametrize("m", [1, 16, 100, 777, 4096])
 @pytest.mark.parametrize("text", [scaled, of_integers], ids=["f8", "i8"])
+@pytest.mark.thorough(every=3)
 def test_kernels_of_any_number_of_rows_compile_without_spills(m, text):
     assert_compiles(text(m, 4096, 2048), "sm_90a")
 
@@ -94,6 +88,7 @@ def test_kernels_of_both_kinds_of_sums_compile_without_spills(arch):
 
 
 @pytest.mark.parametrize("name", ["scales of rows", "scales of blocks"])
+@pytest.mark.thorough(every=2)
 def test_kernels_of_all_numbers_of_rows_compile_without_spills(name):
     assert_compiles(f"symbol m: 1.. hint 300\n{SYMBOLIC[name]}", "sm_90a")
 
@@ -168,7 +163,7 @@ def test_any_number_of_rows_is_multiplied(name, arch):
 @pytest.mark.parametrize("text", [scaled(300, 256, 384), of_blocks(300, 256, 384)], ids=["rows", "blocks"])
 def test_all_tiles_that_may_be_tuned_hold_the_scales_they_are_for(text):
     task = scheduled_task(text, "sm_90a").task
-    ctx = context_of("sm_90a")
+    ctx = context_for("sm_90a")
     match = MatmulRule().match(task, ctx)
     space = MatmulRule().space(match, ctx)
     tiles = next(knob for knob in space.knobs if knob.name == "tile").values
@@ -180,7 +175,7 @@ def test_all_tiles_that_may_be_tuned_hold_the_scales_they_are_for(text):
 
 
 def after_pass(text: str, arch: str) -> str:
-    return str(RowsAlongK().run(parse_graph(text, load_registry().operators), context_of(arch)))
+    return str(RowsAlongK().run(parse_graph(text, load_registry().operators), context_for(arch)))
 
 
 def test_rows_across_k_are_copied():
@@ -215,6 +210,7 @@ WITHOUT_UNITS = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_UNITS)
+@pytest.mark.thorough(every=2)
 def test_products_without_matrix_units_are_right(name):
     ctx = make_context(target="cuda:sm_80", options={"cuda.matrix_units": False})
     graph = parse_graph(WITHOUT_UNITS[name], load_registry().operators)

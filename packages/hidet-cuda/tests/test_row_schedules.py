@@ -333,6 +333,7 @@ FEW_LONG = {
 
 
 @pytest.mark.parametrize("name", FEW_LONG)
+@pytest.mark.thorough(every=2)
 def test_few_long_rows_are_worked_on_by_many_blocks(name: str) -> None:
     assert_right(FEW_LONG[name], "gpu.rows", 2e-3 if "f16" in FEW_LONG[name] else 1e-5)
     (step,) = schedule_text(FEW_LONG[name]).steps
@@ -409,6 +410,7 @@ def test_boundaries_before_a_value_are_counted_by_a_warp() -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.thorough(every=3)
 def test_long_rows_compile_without_spills(arch: str) -> None:
     for columns in (768, 4096, 32768):
         assert_compiles(same(f"bf16[4096, {columns}]", "softmax(%x, axis=-1)"), arch)

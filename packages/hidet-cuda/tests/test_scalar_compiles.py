@@ -46,6 +46,7 @@ def result_type(rule: str, dtype: dtypes.DType) -> dtypes.DType:
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.thorough(every=2)
 def test_operations_of_floats(lanes) -> None:
     kernels = []
     for dtype in FLOATS:
@@ -73,6 +74,7 @@ def test_operations_of_integers_and_bools(lanes) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.thorough(every=2)
 def test_conversions(lanes) -> None:
     compiles(
         [

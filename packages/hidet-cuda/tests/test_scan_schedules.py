@@ -96,5 +96,6 @@ def test_what_stands_before_and_after_is_part_of_the_kernel() -> None:
         extremes("f64[3000, 300]", "cummin", 0),
     ],
 )
+@pytest.mark.thorough(every=3)
 def test_kernels_compile_without_spills(text: str, arch: str) -> None:
     assert_compiles(text, arch)

@@ -180,6 +180,7 @@ def test_updates_of_unknown_number_that_add_up_are_left_to_the_fallback_nest() -
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["rows of a later axis", "a place for every element", "a row of places"])
+@pytest.mark.thorough(every=3)
 def test_kernels_compile_without_spills(name: str, arch: str) -> None:
     text = textwrap.dedent((REPLACED | SINGLE)[name])
     assert_compiles(text, arch)

@@ -12,17 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
+from hidet.context import Options
 from hidet.cuda.nvrtc import Cubin
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import compile_cubins
+from hidet.cuda.testing.schedules import compile_cubins, context_for
 from hidet.gpu.codegen.source import KernelSource
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.testing.grid import CASES, GRID, TOLERANCE, argument, graph_of
 from hidet.graph.graph import Graph
 from hidet.ir.structural import structural_hash
-from hidet.plugins.host import load_registry
 from hidet.schedule.claims import FALLBACK
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
 from hidet.testing.interpret import interpret
@@ -40,10 +38,7 @@ COMPILED: dict[str, dict[str, tuple[str, ...]]] = {
 
 def chosen(graph: Graph, arch: str) -> ScheduledGraph:
     """What the compiler chooses for the architecture."""
-    target = CudaTarget(arch)
-    options = Options(verify=True)
-    ctx = CompileContext(target=target, registry=load_registry(), options=options, cache=open_cache(enabled=False))
-    return scheduled_graph(graph, ctx)
+    return scheduled_graph(graph, context_for(arch, options=Options(verify=True)))
 
 
 def tasks(scheduled: ScheduledGraph) -> Iterator[ScheduledTask]:
@@ -51,7 +46,7 @@ def tasks(scheduled: ScheduledGraph) -> Iterator[ScheduledTask]:
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=5)
 def test_chosen_schedules_are_right_in_the_interpreter(name, dtype):
     graph = graph_of(name, dtype, GRID[name].small)
     random = np.random.default_rng(3)

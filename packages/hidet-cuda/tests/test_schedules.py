@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from hidet import dims
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
+from hidet.context import Options
 from hidet.cuda.arch_checks import launches_of
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.allow_tf32 import AllowTf32
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import assert_right
+from hidet.cuda.testing.schedules import assert_right, context_for
 from hidet.cuda.testing.tasks import compiled_kernels, scheduled_task
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
@@ -33,9 +32,8 @@ Array = np.ndarray[Any, Any]
 
 
 def scheduled(text: str, arch: str = "sm_80") -> ScheduledGraph:
-    registry = load_registry()
-    ctx = CompileContext(target=CudaTarget(arch), registry=registry, options=Options(), cache=open_cache(enabled=False))
-    return select_schedules(fuse(parse_graph(textwrap.dedent(text), registry.operators), ctx), ctx)
+    ctx = context_for(arch)
+    return select_schedules(fuse(parse_graph(textwrap.dedent(text), ctx.registry.operators), ctx), ctx)
 
 
 def tasks(text: str, arch: str = "sm_80") -> list[ScheduledTask]:
@@ -173,10 +171,8 @@ def test_products_whose_rows_lie_in_another_order_than_the_operands_are_right() 
 
 
 def test_linear_layers_of_windows_read_a_copy() -> None:
-    registry = load_registry()
-    ctx = CompileContext(
-        target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)
-    )
+    ctx = context_for()
+    registry = ctx.registry
     strides = "{96, 8, 24, 1}"
     text = f"""graph g(%x: f16[2, 3, 4, 8]{strides}, %w: f16[5, 8]):
       %0: f16[2, 3, 4, 5] = linear(%x, %w)
@@ -311,10 +307,7 @@ def test_f32_may_be_rounded_where_the_options_allow_it() -> None:
     graph = parse_graph(textwrap.dedent(text), registry.operators)
 
     def precisions(**options: Any) -> list[str]:
-        ctx = CompileContext(
-            target=CudaTarget("sm_80"), registry=registry, options=Options(**options), cache=open_cache(enabled=False)
-        )
-        nodes = AllowTf32().run(graph, ctx).nodes
+        nodes = AllowTf32().run(graph, context_for(options=Options(**options))).nodes
         return [node.attrs["fp32_precision"] for node in nodes if "fp32_precision" in node.attrs]
 
     assert precisions() == ["ieee"] * 5
@@ -383,6 +376,7 @@ def test_vectors_of_a_batch_are_gemvs() -> None:
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.thorough(every=2)
 def test_products_compile_without_spills(name) -> None:
     for text in (MATMUL, LINEAR):
         for m in (16, 512, 4096):

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
-from hidet.cuda.target import CudaTarget
+from hidet.context import CompileContext
+from hidet.cuda.testing.schedules import context_for
 from hidet.fusion.fuse import fuse
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.passes.manager import run_graph_passes
-from hidet.plugins.host import load_registry
 from hidet.schedule.select import select_schedules
 
 MOST_KERNELS = 25
@@ -22,10 +20,7 @@ BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128)
 
 @pytest.fixture(scope="module")
 def ctx() -> CompileContext:
-    registry = load_registry()
-    return CompileContext(
-        target=CudaTarget("sm_90a"), registry=registry, options=Options(), cache=open_cache(enabled=False)
-    )
+    return context_for("sm_90a")
 
 
 def resnet50(ctx: CompileContext, batch: int, *, is_frozen: bool) -> Graph:
@@ -58,6 +53,7 @@ def resnet50(ctx: CompileContext, batch: int, *, is_frozen: bool) -> Graph:
 
 
 @pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.thorough(every=4)
 def test_resnet50_needs_at_most_twenty_five_kernels(ctx: CompileContext, batch: int) -> None:
     graph = run_graph_passes(resnet50(ctx, batch, is_frozen=True), ctx)
     modules = select_schedules(fuse(graph, ctx), ctx).modules.values()

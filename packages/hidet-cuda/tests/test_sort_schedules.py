@@ -54,6 +54,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
+@pytest.mark.thorough(every=2)
 def test_rows_are_ordered(name: str) -> None:
     assert_right(ROWS[name], "gpu.sort", 0.0)
 
@@ -137,6 +138,7 @@ def _is_vote(node: object) -> bool:
         graph("topk", "bf16[8192, 64]", "k=8, axis=1, largest=True", "8192, 8"),
     ],
 )
+@pytest.mark.thorough(every=3)
 def test_kernels_compile_without_spills(text: str, arch: str) -> None:
     assert_compiles(text, arch)
 

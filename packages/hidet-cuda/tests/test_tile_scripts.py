@@ -40,6 +40,7 @@ def cubins(script, arch):
 @pytest.mark.parametrize(
     ("make", "tiles"), [(naive_product, NARROW), (pipelined_product, NARROW), (product_with_epilogue, WIDE)]
 )
+@pytest.mark.thorough(every=3)
 def test_products_of_warps_compile_without_spills(make, tiles, arch, dtype):
     found = cubins(make(dtype, tiles), arch)
     assert len(found) == 2
@@ -48,6 +49,7 @@ def test_products_of_warps_compile_without_spills(make, tiles, arch, dtype):
 
 
 @pytest.mark.parametrize(("dtype", "lowering"), [(f16, "tma"), (bf16, "wgmma")])
+@pytest.mark.thorough(every=2)
 def test_products_of_warp_groups_compile_without_spills_and_are_not_serialised(dtype, lowering):
     found = cubins(pipelined_product(dtype, GROUPS, lowering), "sm_90a")
     assert [cubin.remarks for cubin in found.values()] == [(), ()]
@@ -56,6 +58,7 @@ def test_products_of_warp_groups_compile_without_spills_and_are_not_serialised(d
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("arch", "tiles"), [("sm_80", HEADS_OF_WARPS), ("sm_90a", HEADS_OF_WARPS), ("sm_90a", HEADS)])
+@pytest.mark.thorough(every=3)
 def test_attention_compiles_without_spills_and_is_not_serialised(arch, tiles, is_causal):
     found = cubins(attention(f16, 64, tiles, is_causal=is_causal), arch)
     assert [cubin.remarks for cubin in found.values()] == [(), ()]

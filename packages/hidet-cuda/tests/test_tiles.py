@@ -45,6 +45,7 @@ def product(dtype, tiles, name="sm_80"):
 
 @pytest.mark.parametrize(("arch", "name"), [(80, "sm_80"), (89, "sm_89"), (90, "sm_90a")])
 @pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.bf16])
+@pytest.mark.thorough(every=2)
 def test_a_product_in_tiles_compiles_without_spills(arch, name, dtype):
     usage = compile_cubin(emit_module(product(dtype, MatmulTiles(64, 64, 32, 3, (2, 2)), name), arch), name).usage[
         "matmul"

@@ -124,7 +124,7 @@ def test_tensors_may_start_anywhere(dtype: str) -> None:
 
 @pytest.mark.parametrize("window", [FULL, CAUSAL, BOTH, LEFT], ids=str)
 @pytest.mark.parametrize(("depth", "number"), [(64, 0), (64, 1), (128, 0)])
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=5)
 def test_a_warp_group_copies_for_those_that_multiply(
     depth: int, number: int, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +160,7 @@ def only(number: int, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 @pytest.mark.parametrize(
     ("dtype", "depth", "arch"), [("f16", 64, "sm_90a"), ("bf16", 16, "sm_80"), ("f32", 16, "sm_80")]
 )
+@pytest.mark.thorough(every=3)
 def test_every_way_to_cut_the_work_is_right(dtype: str, depth: int, arch: str) -> None:
     """Points of the rule's space, with sequences that are cut to the longest that was told."""
     where = np.array([2, 9, 30, 999], np.int32)
@@ -187,7 +188,7 @@ def test_rows_in_no_sequence_are_zero(dtype: str) -> None:
 
 @pytest.mark.parametrize("number", [0, 2])
 @pytest.mark.parametrize("given", [[0, 999, 4], [-7, 5, 2**31 - 1], [-(2**31), 3, 1], [12, 12, 12]])
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=5)
 def test_whatever_positions_say_nothing_outside_is_touched(
     given: list[int], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +226,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", COMPILED)
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=7)
 def test_attention_of_sequences_compiles_without_spills(name: str, arch: str) -> None:
     cubins = compiled_kernels(scheduled_task(COMPILED[name], arch), arch)
     assert cubins

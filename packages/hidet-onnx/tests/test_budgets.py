@@ -204,6 +204,7 @@ def calls_of_python(make_model: Make, chain: str, length: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.thorough(every=3)
 def test_the_work_on_a_chain_grows_with_its_length(make_model: Make, chain: str) -> None:
     """red-team.md finding 9."""
     calls_of_python(make_model, chain, 100)

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-# A sixteenth of the suite, half of it a process.
-HALVES, PARTS = (3, 19), 32
+# A thirty-second of the suite, half of it a process.
+HALVES, PARTS = (3, 35), 64
 
 PROGRAM = """
 import sys, types, warnings

@@ -65,6 +65,7 @@ def test_arrays_of_the_device_stay_there() -> None:
 
 @pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.thorough(every=2)
 def test_random_graphs_agree_with_the_interpreter(seed: int) -> None:
     ctx = make_context("opencl", {"verify": True})
     graph = random_graph(seed, ctx.registry.operators, mutating=False)

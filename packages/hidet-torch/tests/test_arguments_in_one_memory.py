@@ -88,7 +88,7 @@ def memory(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=5)
 def test_results_and_memory_are_those_of_eager_mode_wherever_arguments_lie(
     function: Callable[..., tuple[Tensor, ...]], place: str, dynamic: bool
 ) -> None:
@@ -125,6 +125,7 @@ AT_PLACES: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("name", AT_PLACES)
+@pytest.mark.thorough(every=2)
 def test_places_in_memory_are_those_of_eager_mode_wherever_the_argument_begins(name: str, dynamic: bool) -> None:
     """Twice, as the second compilation knows the trace of the first one."""
     function = AT_PLACES[name]

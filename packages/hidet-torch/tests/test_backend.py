@@ -322,6 +322,7 @@ def test_what_a_failed_trace_has_entered_is_off_again() -> None:
     ],
     ids=["a slice", "transposed", "with gaps", "wide"],
 )
+@pytest.mark.thorough(every=2)
 def test_diagonals_are_filled_where_they_lie(make: Callable[[int], torch.Tensor], dynamic: bool) -> None:
     """Seed 1030359 of tests.fuzz.torch_programs: that of a functional copy began at the slice's first place."""
 

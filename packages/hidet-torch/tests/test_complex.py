@@ -146,6 +146,7 @@ def test_a_complex_input_is_overwritten_and_views_of_it_share_its_memory() -> No
         lambda z: torch.fft.rfft(z.real).abs().pow(2).sum() + torch.fft.irfft(z).pow(2).sum(),
     ],
 )
+@pytest.mark.thorough(every=2)
 def test_gradients_of_complex_tensors(function: Function) -> None:
     leaves = [_complex(3, 4).requires_grad_()]
     leaves.append(leaves[0].detach().clone().requires_grad_())
@@ -166,7 +167,7 @@ FOURIER: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", FOURIER)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=5)
 def test_fourier_transforms_are_compiled(name: str, dtype: torch.dtype) -> None:
     """Each along an axis that is short, and one that is made of two. defects.md, left to torch: fft."""
     _check(FOURIER[name], _complex(5, 8, dtype=dtype))

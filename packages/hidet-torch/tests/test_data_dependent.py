@@ -187,6 +187,7 @@ def test_views_at_a_place_that_is_read_share_memory_as_in_eager_mode(check_compi
 
 
 @pytest.mark.parametrize("function", AT_ANY_NUMBER.values(), ids=AT_ANY_NUMBER)
+@pytest.mark.thorough(every=2)
 def test_views_at_any_number_that_is_read_share_memory_as_in_eager_mode(check_compiled, function):
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         numbers = [(X, torch.tensor(n)) for n in (3, 0, -1, 9, -9)]

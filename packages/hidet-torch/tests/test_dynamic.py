@@ -65,6 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = {
 
 
 @pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES.keys())
+@pytest.mark.thorough(every=2)
 def test_one_graph_serves_all_sizes(
     check_compiled: Callable[..., Any], function: Callable[..., Any], inputs: list[tuple[torch.Tensor, ...]]
 ) -> None:
@@ -227,6 +228,7 @@ SCALARS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.thorough(every=2)
 def test_scalars_of_operators_may_be_integers_that_change(name: str, dtype: torch.dtype) -> None:
     compiled = torch.compile(SCALARS[name], backend="hidet", dynamic=True, options={"strict": True})
     x = R(4, 6).to(dtype)

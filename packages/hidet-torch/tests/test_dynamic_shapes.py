@@ -47,6 +47,7 @@ def _agree(made: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(("make", "shape"), MODULES.values(), ids=MODULES)
+@pytest.mark.thorough(every=2)
 def test_an_exported_program_takes_all_sizes_of_its_range(
     make: Callable[[], nn.Module], shape: tuple[int, ...]
 ) -> None:
@@ -78,6 +79,7 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("dynamic_shapes", FORMS.values(), ids=FORMS)
+@pytest.mark.thorough(every=2)
 def test_dynamic_shapes_as_torch_export_takes_them(dynamic_shapes: Any) -> None:
     """user-walk.md section 10, 5."""
     module = Mixer().eval()

@@ -50,6 +50,7 @@ def test_a_layer_is_that_of_eager_mode(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", MASKS)
+@pytest.mark.thorough(every=2)
 def test_masks_are_those_of_eager_mode(name: str) -> None:
     _assert_compiled(_layer(), X, **MASKS[name])
 

@@ -94,6 +94,7 @@ def _assert_each_as_eager(settings: dict[str, dict[str, Any]], dtype: torch.dtyp
 
 
 @pytest.mark.parametrize(("dtype", "names"), [(torch.float64, list(SCORES)), (torch.float32, ["alibi", "soft cap"])])
+@pytest.mark.thorough(every=2)
 def test_scores_are_changed_as_in_eager_mode(dtype: torch.dtype, names: list[str]) -> None:
     """defects.md C2."""
     mask = _block_mask(MASKS["window"])
@@ -101,6 +102,7 @@ def test_scores_are_changed_as_in_eager_mode(dtype: torch.dtype, names: list[str
 
 
 @pytest.mark.parametrize("score", ["none", "soft cap"])
+@pytest.mark.thorough(every=2)
 def test_what_a_mask_hides_is_not_read_and_rows_without_keys_are_zero(score: str) -> None:
     """defects.md C2."""
     masks = {name: _block_mask(MASKS[name], HEADS if name == "by head" else None) for name in MASKS}

@@ -142,6 +142,7 @@ def _transposed_copy(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("function", PLACES.values(), ids=PLACES)
+@pytest.mark.thorough(every=2)
 def test_as_strided_takes_elements_of_what_a_tensor_is_a_view_of(
     check_compiled: Check, function: Any, dynamic: bool
 ) -> None:
@@ -332,6 +333,7 @@ def _filled(x: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("part", [lambda x: x.reshape(-1)[::2], lambda x: x[:, 1:]], ids=["flat", "columns"])
 @pytest.mark.parametrize("function", [_added_to, _filled])
+@pytest.mark.thorough(every=2)
 def test_a_view_of_an_argument_that_shares_memory_with_another_is_a_view_of_it(
     function: Any, part: Any, dynamic: bool
 ) -> None:
@@ -567,6 +569,7 @@ BEYOND = [
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("function", BEYOND)
+@pytest.mark.thorough(every=2)
 def test_elements_that_a_view_takes_from_beyond_what_it_is_a_view_of_have_no_gradient(
     function: Any, dynamic: bool
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_graph_that_left_the_kernel_cache_is_compiled_from_its_text(caches: Pa
     [{"options": {"strict": True}}, {"prints": True}, {"backend": "eager"}],
     ids=["an option", "printed graphs", "another backend"],
 )
+@pytest.mark.thorough(every=3)
 def test_what_was_compiled_in_another_way_is_compiled_anew(caches: Path, asked: Mapping[str, Any]) -> None:
     found = run(caches, asked)
     assert found["traced"] == 1

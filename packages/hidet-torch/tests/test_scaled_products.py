@@ -29,6 +29,7 @@ def assert_near(found: torch.Tensor, exact: torch.Tensor) -> None:
 @pytest.mark.parametrize("has_bias", [False, True], ids=["no bias", "bias"])
 @pytest.mark.parametrize("scales", ["numbers", "rows"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.thorough(every=2)
 def test_products_of_f8_are_scaled_as_by_torch(dtype, scales, has_bias):
     a, b = drawn(48, 32, 64)
     left, right = ((), ()) if scales == "numbers" else ((48, 1), (1, 32))

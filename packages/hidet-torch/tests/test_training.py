@@ -102,6 +102,7 @@ def test_batch_norm_in_training_updates_its_statistics() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("parameters", [torch.float32, None], ids=["f32 parameters", "parameters of its type"])
 @pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.thorough(every=2)
 def test_batch_norm_in_training_is_compiled_for_narrow_types(
     dtype: torch.dtype, parameters: torch.dtype | None, tracked: bool
 ) -> None:
@@ -135,6 +136,7 @@ GRADIENTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("function", GRADIENTS.values(), ids=GRADIENTS.keys())
+@pytest.mark.thorough(every=2)
 def test_gradients_of(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     image = torch.randn(2, 4, 7, 7, generator=torch.Generator().manual_seed(5))
     ours, theirs = image.clone().requires_grad_(), image.clone().requires_grad_()

@@ -20,6 +20,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.thorough(every=2)
 def test_zeros_have_the_sign_of_eager_mode(name: str) -> None:
     """red-team.md finding 18."""
     function = FUNCTIONS[name]

@@ -11,6 +11,7 @@ v1.0 (e8m0fnu, e2m1fn).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.errors import DTypeError, suggestion
@@ -171,20 +172,7 @@ class DType:
         Strings are Python objects and tfloat32 values are float32. numpy keeps types below 8 bits one element a byte.
         Raises DTypeError when neither numpy nor ml_dtypes has the type.
         """
-        import numpy
-
-        if self.name in _NUMPY_NAMES:
-            return numpy.dtype(_NUMPY_NAMES[self.name])
-        import ml_dtypes
-
-        scalar = getattr(ml_dtypes, self.name, None)
-        if scalar is None:
-            raise DTypeError(
-                f"{self.name} has no numpy equivalent: neither numpy nor ml_dtypes {ml_dtypes.__version__} defines it",
-                hint="convert the data to a type that numpy has, or upgrade ml_dtypes",
-            )
-        result: numpy.dtype[Any] = numpy.dtype(scalar)
-        return result
+        return _numpy_dtype(self.name)
 
     @property
     def has_one_zero(self) -> bool:
@@ -300,6 +288,24 @@ _NUMPY_NAMES = {
     "tfloat32": "float32",
     "string": "object",
 }
+
+
+@cache
+def _numpy_dtype(name: str) -> numpy.dtype[Any]:
+    import numpy
+
+    if name in _NUMPY_NAMES:
+        return numpy.dtype(_NUMPY_NAMES[name])
+    import ml_dtypes
+
+    scalar = getattr(ml_dtypes, name, None)
+    if scalar is None:
+        raise DTypeError(
+            f"{name} has no numpy equivalent: neither numpy nor ml_dtypes {ml_dtypes.__version__} defines it",
+            hint="convert the data to a type that numpy has, or upgrade ml_dtypes",
+        )
+    result: numpy.dtype[Any] = numpy.dtype(scalar)
+    return result
 
 
 def dtype(spelling: str | DType) -> DType:

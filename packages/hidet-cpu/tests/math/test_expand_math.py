@@ -115,6 +115,7 @@ def test_remainders_of_f64_vectors_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("cpu", ["haswell", "sapphirerapids", "neoverse-n1", "x86-64-v2"])
+@pytest.mark.thorough(every=2)
 def test_no_processor_needs_a_library(cpu, module_of, elementwise) -> None:
     arch = arch_from_text(cpu)
     # Half types are computed in f32.

@@ -118,6 +118,7 @@ def test_blocks_walk_over_all_tiles_of_any_size(m, n, k, blocks):
 @pytest.mark.parametrize("weights", ["b", "a", "ab"])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 8, 8), (64, 16, 256), (130, 40, 520)])
 @pytest.mark.parametrize(("blocks", "cluster"), [(1, 1), (3, 1), (4, CLUSTER)])
+@pytest.mark.thorough(every=2)
 def test_stages_that_are_begun_early_are_those_of_the_first_tile(weights, m, n, k, blocks, cluster):
     """Fewer steps than stages, as many, and more; one tile a block, and several."""
     result, expected = multiply(m, n, k, blocks=blocks, cluster=cluster, weights=weights)
@@ -149,6 +150,7 @@ def test_results_are_written_as_far_as_they_are_aligned(align, out):
     ],
 )
 @pytest.mark.parametrize(("m", "n", "blocks"), [(150, 264, 2), (70, 8, 1)])
+@pytest.mark.thorough(every=2)
 def test_boxes_of_results_are_written_while_the_next_tile_is_multiplied(tiles, out, slots, m, n, blocks):
     at, bt, ct = params = pointers(out=out)
     a, b, c = matrix(at, m, 72, align=16), matrix(bt, n, 72, align=16), matrix(ct, m, n, align=16)
@@ -270,6 +272,7 @@ def transposed(m, n, stages=4, k=64):
         (120, 264, 72, transposed(112, 256)),
     ],
 )
+@pytest.mark.thorough(every=2)
 def test_columns_of_the_result_are_the_rows_of_warp_groups(m, n, k, tiles, out):
     result, expected = multiply(m, n, k, tiles, out=out)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)

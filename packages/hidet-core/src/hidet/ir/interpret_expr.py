@@ -11,7 +11,7 @@ from hidet import dtypes
 from hidet.errors import LaunchError, UnsupportedOp
 from hidet.ir import expr as e
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, dense_strides
-from hidet.ir.scalar_numpy import apply_binary, apply_unary, convert
+from hidet.ir.scalar_numpy import apply_binary, apply_unary, constant, convert
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
 from hidet.ir.verify_expr import is_mask_word
 
@@ -66,7 +66,7 @@ class ExprInterpreter:
     def const(self, node: e.Const) -> Any:
         if isinstance(node.type, PointerType):
             return Pointer(None, 0, node.dtype)
-        scalar = np.asarray(node.value).astype(node.dtype.numpy())
+        scalar = constant(node)
         return np.full(node.lanes, scalar) if isinstance(node.type, VectorType) else scalar
 
     def unary(self, node: e.Unary) -> Any:

@@ -6,7 +6,7 @@ The functions that the tables call "scalar.<name>" live here; other names are nu
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, UnsupportedOp, suggestion
 from hidet.ir import special
+from hidet.ir.expr import Const
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS, ScalarOp
 
 Array = np.ndarray[Any, Any]
@@ -94,6 +95,14 @@ def numpy_function(name: str) -> Function:
     if found is None:
         raise UnsupportedOp(f"scalar operation {name!r} has no numpy meaning", hint=suggestion(name, _SCALAR))
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def constant(node: Const) -> Array:
+    """The value of a constant of a scalar type, or of each lane: of rank 0, not to be written to."""
+    value = np.asarray(node.value).astype(node.dtype.numpy())
+    value.setflags(write=False)
+    return value
 
 
 def apply_unary(op: str, a: Array, result: DType) -> Array:

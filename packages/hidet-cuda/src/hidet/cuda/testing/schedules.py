@@ -32,11 +32,14 @@ from hidet.testing.interpret import interpret
 Array = np.ndarray[Any, Any]
 
 
-def context_for(arch: str, *, is_aligned: bool = True) -> CompileContext:
-    """A context without a cache. is_aligned: as the target says, whether calls copy inputs that are not."""
-    target = CudaTarget(arch)
+def context_for(arch: str = "sm_80", *, is_aligned: bool = True, options: Options | None = None) -> CompileContext:
+    """A context without a cache.
+
+    is_aligned: as the target says, whether calls copy inputs that are not. options: None are the defaults.
+    """
+    target, chosen = CudaTarget(arch), options if options is not None else Options()
     target.aligns_tensors = is_aligned
-    return CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
+    return CompileContext(target=target, registry=load_registry(), options=chosen, cache=open_cache(enabled=False))
 
 
 def schedule_text(text: str, arch: str = "sm_80", *, is_aligned: bool = True) -> ScheduledGraph:

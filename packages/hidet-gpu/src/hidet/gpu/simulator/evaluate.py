@@ -13,7 +13,7 @@ from hidet.gpu.simulator.bits import bitcast
 from hidet.gpu.simulator.lanes import Lanes
 from hidet.gpu.simulator.memory import NOWHERE, Pointers, RowError, View, pick_value, select_values, take_value
 from hidet.ir import expr as e
-from hidet.ir.scalar_numpy import apply_binary, apply_unary, convert
+from hidet.ir.scalar_numpy import apply_binary, apply_unary, constant, convert
 from hidet.ir.types import BufferType, PointerType, VectorType
 from hidet.ir.verify_expr import is_mask_word
 
@@ -67,7 +67,7 @@ class Evaluation:
     def const(self, node: e.Const, lanes: Lanes) -> Any:
         if isinstance(node.type, PointerType):
             return Pointers((NOWHERE,), None, ZERO, ZERO, node.dtype)
-        scalar = np.asarray([node.value]).astype(node.dtype.numpy())
+        scalar = constant(node)[None]
         return scalar if node.lanes == 1 else np.repeat(scalar[:, None], node.lanes, axis=1)
 
     def unary(self, node: e.Unary, lanes: Lanes) -> Any:

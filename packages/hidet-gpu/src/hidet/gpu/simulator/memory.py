@@ -15,7 +15,7 @@ import numpy as np
 from hidet.dtypes import DType
 from hidet.errors import LaunchError
 from hidet.gpu.simulator.clocks import NEVER
-from hidet.gpu.simulator.lanes import Lanes, pick, put, take
+from hidet.gpu.simulator.lanes import Lanes, pick, put, spread, take
 from hidet.gpu.simulator.shadow import Shadow
 
 Array = np.ndarray[Any, Any]
@@ -93,10 +93,10 @@ class Pointers:
 
     def parts(self, count: int) -> list[tuple[Memory, Array, Array, Array]]:
         """For each memory that is pointed to: the threads among `count`, their segments and offsets."""
-        segment, offset = (np.broadcast_to(value, (count,)) for value in (self.segment, self.offset))
+        segment, offset = spread(self.segment, count), spread(self.offset, count)
         if self.which is None:
             return [(self.memories[0], np.arange(count), segment, offset)]
-        which = np.broadcast_to(self.which, (count,))
+        which = spread(self.which, count)
         found = []
         for number in np.unique(which):
             rows = np.flatnonzero(which == number)
@@ -118,8 +118,7 @@ class View:
         `accessed`: an address alone may lie anywhere."""
         place: Array = np.zeros(1, np.int64)
         for axis, (index, extent, stride) in enumerate(zip(indices, self.shape, self.strides, strict=True)):
-            outside = (index < 0) | (index >= extent)
-            if accessed and outside.any():
+            if accessed and (outside := _is_outside(index, extent)).any():
                 row = int(np.flatnonzero(outside)[0])
                 where = tuple(int(i[row if len(i) > 1 else 0]) for i in indices)
                 size = int(extent[row if len(extent) > 1 else 0])
@@ -127,6 +126,12 @@ class View:
                 raise RowError(row, f"{name} is accessed at {where}: axis {axis} has {size} elements")
             place = place + np.asarray(index, np.int64) * stride
         return self.pointers.moved(place * self.lanes)
+
+
+def _is_outside(index: Array, extent: Array) -> Array:
+    """Whether an index is no position of an axis. A negative one is a huge number without a sign: one comparison."""
+    outside: Array = np.asarray(index, np.int64).view(np.uint64) >= extent.view(np.uint64)
+    return outside
 
 
 class RowError(Exception):
@@ -145,7 +150,7 @@ def element_starts(
 ) -> Array:
     """Where in `memory.data` accesses of `count` elements of `item` bytes start. RowError for one that leaves it."""
     size = item * count
-    wrong = (offset < 0) | (offset + size > memory.size)
+    wrong = _is_outside(offset, np.array([max(memory.size - size + 1, 0)]))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         if memory is NOWHERE:
@@ -155,7 +160,7 @@ def element_starts(
             f"{memory.name} has {memory.size} bytes, but {count} x {item} bytes are accessed at byte {offset[row]}",
         )
     starts = segment * memory.stride + offset
-    skewed = (memory.address + starts) % align if memory.space == "global" else offset % align
+    skewed = (memory.address + starts if memory.space == "global" else offset) & (align - 1)
     if skewed.any():
         row = int(np.flatnonzero(skewed)[0])
         raise RowError(
