@@ -107,6 +107,20 @@ def test_a_linear_that_something_element_wise_follows_keeps_its_kernel() -> None
     assert "stacked_linear" not in _rewritten(text)
 
 
+def test_what_reads_a_result_at_other_places_is_a_kernel_of_its_own_anyway() -> None:
+    found = _rewritten(
+        """
+        graph g(%x: f16[9, 128], param %q: f16[64, 128], param %k: f16[64, 128]):
+          %0: f16[9, 64] = linear(%x, %q)
+          %1: f16[9, 64] = flip(%0, axes=[1])
+          %2: f16[9, 64] = linear(%x, %k)
+          %3: f16[64, 9] = transpose(%2, perm=[1, 0])
+          return %1, %3
+        """
+    )
+    assert "stacked_linear" in found
+
+
 def test_results_of_the_graph_and_weights_that_it_writes_stay_apart() -> None:
     text = """
     graph g(%x: f16[9, 128], param %a: f16[64, 128], param %b: f16[64, 128]):

@@ -151,7 +151,7 @@ class _Grouper:
                 return
             if reader in self.group_of or reader not in self.injective:
                 return
-            if reader.op.kind == "view" or not _reads_identically(reader, value):
+            if reader.op.kind == "view" or not reads_identically(reader, value):
                 self.cuts[value, reader] = f"{reader.op.name} reads it at other places than it writes"
                 return
             group.nodes.append(reader)
@@ -259,7 +259,7 @@ def external_values(group: Group) -> list[Value]:
     return [value for node in group.nodes for value in node.values if value not in inside]
 
 
-def _reads_identically(reader: Node, value: Value) -> bool:
+def reads_identically(reader: Node, value: Value) -> bool:
     """Whether element i of the reader's result needs only element i of `value`, and there is one for each i."""
     if not same_shape(reader.outputs[0].tensor.shape, value.tensor.shape):
         return False

@@ -15,8 +15,8 @@ from hidet import dims
 from hidet.cuda.passes.linears import is_by_aligned_weight
 from hidet.cuda.schedules.product_tiles import STACKED_ROWS
 from hidet.fusion.fuse import foreign_rule_for
+from hidet.fusion.group import reads_identically
 from hidet.graph.graph import Graph, Node, Value, readers, stored_values
-from hidet.graph.types import same_shape
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
@@ -79,10 +79,11 @@ def _has_whole_tiles(linear: Node) -> bool:
 
 
 def _is_finished(result: Value, by: Sequence[Node]) -> bool:
-    """Whether the only reader of a result computes each element from one of it."""
+    """Whether the only reader of a result computes each element from the one at its place."""
     if len(by) != 1 or by[0].op.kind != "compute" or len(by[0].outputs) != 1:
         return False
-    return same_shape(by[0].outputs[0].tensor.shape, result.tensor.shape)
+    definition = by[0].definition
+    return definition is not None and definition.is_injective and reads_identically(by[0], result)
 
 
 def _bias_of(rewriter: GraphRewriter, node: Node) -> Value:
