@@ -142,31 +142,35 @@ class PixelMap:
     def placed(self, load: Load) -> list[s.Stmt]:
         """Where the first row of a tile lies: its image, and the pixel of its first tap."""
         stmts: list[s.Stmt] = []
-        number: Expr = build.cast(load.row, dtypes.i32)
+        number: Expr = build.cast(load.row, dtypes.u32)
         for axis, origin in zip(self.patches.axes[::-1], self.origins[::-1], strict=True):
-            results, step, before = (build.cast(n, dtypes.i32) for n in (axis.results, axis.step, axis.before))
-            rest = Var("rest", dtypes.i32)
-            stmts += [s.Declare(rest, number // results), s.Declare(origin, (number - rest * results) * step - before)]
+            results, step, before = (build.cast(n, dtypes.u32) for n in (axis.results, axis.step, axis.before))
+            rest = Var("rest", dtypes.u32)
+            place = (number - rest * results) * step - before
+            stmts += [s.Declare(rest, number // results), s.Declare(origin, build.cast(place, dtypes.i32))]
             number = rest
-        return [*stmts, s.Declare(self.image, build.cast(self.patches.first, dtypes.i32) + number)]
+        return [
+            *stmts,
+            s.Declare(self.image, build.cast(self.patches.first, dtypes.i32) + build.cast(number, dtypes.i32)),
+        ]
 
     def copies(self, load: Load, place: PlaceInTile, barrier: Expr) -> list[s.Stmt]:
         """As those of `MatrixMap`."""
-        column, tap, channel = (Var(name, dtypes.i32) for name in ("column", "tap", "channel"))
-        channels = build.cast(self.patches.channels, dtypes.i32)
+        column, tap, channel = (Var(name, dtypes.u32) for name in ("column", "tap", "channel"))
+        channels = build.cast(self.patches.channels, dtypes.u32)
         stmts: list[s.Stmt] = [
-            s.Declare(column, build.cast(load.column, dtypes.i32)),
+            s.Declare(column, build.cast(load.column, dtypes.u32)),
             s.Declare(tap, column // channels),
             s.Declare(channel, column - tap * channels),
         ]
         offsets: list[Expr] = []
         number: Expr = tap
         for axis in self.patches.axes[:0:-1]:
-            taps, rest = build.cast(axis.taps, dtypes.i32), Var("rest", dtypes.i32)
+            taps, rest = build.cast(axis.taps, dtypes.u32), Var("rest", dtypes.u32)
             stmts.append(s.Declare(rest, number // taps))
-            offsets.append((number - rest * taps) * build.cast(axis.spread, dtypes.i32))
+            offsets.append((number - rest * taps) * build.cast(axis.spread, dtypes.u32))
             number = rest
-        offsets.append(number * build.cast(self.patches.axes[0].spread, dtypes.i32))
+        offsets.append(number * build.cast(self.patches.axes[0].spread, dtypes.u32))
         for panel in range(self.tile.layout.panels):
             at = [channel + panel * _panel_columns(self.tile), *self.origins[::-1], self.image]
             stmts.append(_copy("tensor_load_im2col", place(panel, 0), self.var, barrier, at, offsets))

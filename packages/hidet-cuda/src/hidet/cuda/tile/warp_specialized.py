@@ -32,6 +32,7 @@ from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.copy import box_copy, is_in_background
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
+from hidet.gpu.tile.lower.order import tiles_of_block
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, array_bytes
 from hidet.gpu.tile.tensors import RTile, STile
 from hidet.gpu.tile.walk import all_stmts, tiles_of
@@ -193,7 +194,7 @@ def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
     return build.seq(
         [
             s.Declare(blocks, build.cast(intrinsic_call("gpu.grid_dim.x"), dtypes.i64)),
-            s.For(turn, build.index(0), (total + (blocks - 1)) // blocks, build.seq(tile)),
+            s.For(turn, build.index(0), tiles_of_block(total, build.index(0), blocks), build.seq(tile)),
         ]
     )
 

@@ -3,13 +3,13 @@ N-bit multiply-add", 2005): host code finds the factor once a launch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dtypes
 from hidet.ir import build
-from hidet.ir.expr import Binary, Bitcast, Cast, Const, Expr, Var
+from hidet.ir.expr import Binary, Bitcast, Call, Cast, Const, Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Assign, Declare, Launch
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from hidet.context import CompileContext
 
 _WORD = 32
-_UNIFORM = ("add", "sub", "mul", "min", "max")
+_UNIFORM = ("add", "sub", "mul", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or")
+_BLOCKS = {f"gpu.grid_dim.{axis}": Var(f"blocks_{axis}", dtypes.i32) for axis in "xyz"}
+"""What stands for the extents of the grid in a divisor, until its launch tells them."""
 _MANTISSA, _BIAS = 52, 1023
 """Bits below the exponent of an f64, and what is added to that."""
 
@@ -59,6 +61,8 @@ def invariant_division(module: Module) -> Module:
         if not isinstance(node, Launch) or node.kernel not in changed:
             return None
         given = dict(zip(params[node.kernel], node.arguments, strict=True))
+        extents = (*node.grid, *[build.index(1)] * (len(_BLOCKS) - len(node.grid)))
+        given |= {var: build.cast(extent, var.dtype) for var, extent in zip(_BLOCKS.values(), extents, strict=True)}
         numbers = [number for divisor in changed[node.kernel][1] for number in _numbers(substitute(divisor, given))]
         return replace(node, arguments=(*node.arguments, *numbers))
 
@@ -72,9 +76,9 @@ def invariant_division(module: Module) -> Module:
 
 def _without_division(function: Function) -> tuple[Function, list[Expr]]:
     """A kernel with three more parameters for each divisor that its launches tell, and these divisors in terms of its
-    other parameters."""
+    other parameters and of the grid."""
     known = _uniform_variables(function)
-    found: dict[Expr, tuple[Expr, tuple[Var, Var, Var]]] = {}
+    found: dict[Hashable, tuple[Expr, tuple[Var, Var, Var]]] = {}
     quotients: dict[tuple[int, int], Expr] = {}
 
     def change(node: IRNode) -> IRNode | None:
@@ -83,13 +87,14 @@ def _without_division(function: Function) -> tuple[Function, list[Expr]]:
         divisor = _uniform(node.b, known)
         if divisor is None or isinstance(divisor, Const):
             return None
-        if node.b not in found:
+        key = _key(divisor)
+        if key not in found:
             names = (f"{what}{len(found)}" for what in ("factor", "addend", "shift"))
             types = (dtypes.u32, dtypes.u64, dtypes.u32)
             factor, addend, shift = (Var(name, dtype) for name, dtype in zip(names, types, strict=True))
-            found[node.b] = divisor, (factor, addend, shift)
+            found[key] = divisor, (factor, addend, shift)
         pair = id(node.a), id(node.b)
-        quotient = quotients.setdefault(pair, _quotient(node.a, *found[node.b][1]))
+        quotient = quotients.setdefault(pair, _quotient(node.a, *found[key][1]))
         return quotient if node.op == "floordiv" else node.a - quotient * node.b
 
     body = rewrite(function.body, change)
@@ -112,9 +117,11 @@ def _uniform_variables(function: Function) -> dict[Var, Expr]:
 
 
 def _uniform(value: Expr, known: Mapping[Var, Expr]) -> Expr | None:
-    """A value in terms of the kernel's parameters; None where it is more than sums and products of these."""
+    """A value in terms of the kernel's parameters and of the grid; None where it is more than arithmetic with these."""
     if isinstance(value, Const):
         return value
+    if isinstance(value, Call):
+        return _BLOCKS.get(value.callee)
     if isinstance(value, Var):
         return known.get(value)
     if isinstance(value, Cast) and _is_integer(value) and _is_integer(value.a):
@@ -124,6 +131,15 @@ def _uniform(value: Expr, known: Mapping[Var, Expr]) -> Expr | None:
         a, b = _uniform(value.a, known), _uniform(value.b, known)
         return None if a is None or b is None else build.binary(value.op, a, b)
     return None
+
+
+def _key(value: Expr) -> Hashable:
+    """Equal for divisors that are the same arithmetic with the same parameters, wherever they are computed."""
+    if isinstance(value, Const):
+        return value.value, value.dtype
+    if isinstance(value, Cast):
+        return value.dtype, _key(value.a)
+    return (value.op, value.dtype, _key(value.a), _key(value.b)) if isinstance(value, Binary) else value
 
 
 def _is_integer(value: Expr) -> bool:

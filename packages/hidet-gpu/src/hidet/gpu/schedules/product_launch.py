@@ -9,6 +9,7 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules import gemv, simt, split_k
+from hidet.gpu.schedules.pointwise_kernel import word_for
 from hidet.gpu.schedules.product import ALIGN, SMALL, MatrixOperand, PatchOperand, Product, known_align
 from hidet.gpu.schedules.product_kernel import ProductKernel, own_places
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -242,6 +243,7 @@ class ProductLaunches:
         count = scope.size(self.splits, "splits")
         lanes = ALIGN // partial.dtype.nbytes if known_align(partial.dtype.nbytes, product.n) == ALIGN else 1
         is_batch = product.batch != 1
+        threads = dims.ceildiv(product.m * product.n, lanes)
         function = split_k.split_k_sum_kernel(
             builder.name(),
             scope.params,
@@ -249,10 +251,11 @@ class ProductLaunches:
             count,
             c,
             lanes,
+            word=word_for(threads),
             epilogue=kernel.finish(c, is_inside=True),
             weights=kernel.weights,
         )
-        items = builder.size(dims.ceildiv(dims.ceildiv(product.m * product.n, lanes), split_k.THREADS))
+        items = builder.size(dims.ceildiv(threads, split_k.THREADS))
         grid_vars = (*function.grid_vars, *((kernel.outer,) if is_batch else ()))
         function = with_weights(replace(function, params=scope.params, grid_vars=grid_vars), kernel.weights)
         pointers = [builder.pointers[operand] for operand in (*kernel.operands, self._output)]

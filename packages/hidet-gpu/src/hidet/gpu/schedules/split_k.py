@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from hidet import dtypes
+from hidet.dtypes import DType
 from hidet.gpu.schedules.early_reads import read_early
 from hidet.gpu.schedules.exchange import thread_in_block
 from hidet.gpu.tile.tensors import GTensor
@@ -24,17 +24,19 @@ def split_k_sum_kernel(
     c: GTensor,
     lanes: int,
     *,
+    word: DType,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
     weights: Collection[Var] = (),
 ) -> Function:
     """c = epilogue(sum of `partial`[splits, m, n] over its splits, row, column); `lanes` columns a thread divide n.
 
-    weights: pointers to what nothing writes in a call. The grid has ceil(m * n / lanes / 128) blocks of 128 threads.
+    word: counts the threads. weights: pointers to what nothing writes in a call. The grid has ceil(m * n / lanes / 128)
+    blocks of 128 threads.
     """
     k, block = IRBuilder(), build.size_var("block")
     item = k.let("item", block * THREADS + thread_in_block())
     per_row = c.columns // lanes
-    wide, width = build.cast(item, dtypes.u64), build.cast(per_row, dtypes.u64)
+    wide, width = build.cast(item, word), build.cast(per_row, word)
     row = k.let("row", build.cast(wide // width, build.INDEX))
     column = k.let("column", build.cast(wide % width, build.INDEX) * lanes)
     is_there = k.let("is_there", item < c.rows * per_row)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Const, Expr, Var
 
 _GROUP_ROWS = 8
 """Rows of tiles that are swept together, column by column: about a wave of blocks is then as high as it is wide."""
@@ -37,13 +37,29 @@ def tile_indices(grid_vars: Sequence[Var], extents: Sequence[Expr], item: Expr) 
         rest = rest // count
     strip = name("strip", columns * _GROUP_ROWS)
     first = name("first", inner // strip * _GROUP_ROWS)
-    height = name("height", build.minimum(rows - first, _GROUP_ROWS))
     inside = name("inside", inner % strip)
-    declared.append(s.Declare(grid_vars[0], build.cast(inside // height, dtypes.i64)))
-    declared.append(s.Declare(grid_vars[1], build.cast(first + inside % height, dtypes.i64)))
+    # Groups of fewer rows than others are last, and all of one height: a launch knows it, and divides by a factor.
+    last = name("last", build.maximum(rows % _GROUP_ROWS, 1))
+    # Both sides at once would take registers that kernels of many warps do not have.
+    column, height = Var("column", dtypes.u32), Var("height", dtypes.u32)
+    full = build.const(_GROUP_ROWS, dtypes.u32)
+    declared += [s.Declare(column, inside // full), s.Declare(height, full)]
+    shorter = build.seq([s.Assign(column, inside // last), s.Assign(height, last)])
+    declared.append(s.If(rows - first < full, shorter))
+    declared.append(s.Declare(grid_vars[0], build.cast(column, dtypes.i64)))
+    declared.append(s.Declare(grid_vars[1], build.cast(first + (inside - column * height), dtypes.i64)))
     return declared
 
 
 def tiles_of_block(total: Expr, block: Expr, blocks: Expr) -> Expr:
-    """How many of `total` tiles block number `block` of the `blocks` of a persistent kernel takes."""
-    return (total - block + (blocks - 1)) // blocks
+    """How many of `total` tiles block number `block` of the `blocks` of a persistent kernel takes: i64, all of them."""
+    quotient, _ = divide_small(total - block + (blocks - 1), blocks)
+    return quotient
+
+
+def divide_small(number: Expr, by: Expr) -> tuple[Expr, Expr]:
+    """Quotient and remainder of two i64 that are not negative and that 32 bits hold, by a division in 32 bits."""
+    if isinstance(by, Const):
+        return number // by, number % by
+    small, divisor = build.cast(number, dtypes.u32), build.cast(by, dtypes.u32)
+    return build.cast(small // divisor, dtypes.i64), build.cast(small % divisor, dtypes.i64)
