@@ -16,6 +16,7 @@ from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.horizontal import ItemKernel, by_code, fused
 from hidet.gpu.schedules.lanes import LaneReader, paths, replaced
+from hidet.gpu.schedules.narrow import narrow_divisions, places_of
 from hidet.gpu.schedules.pointwise_layout import Pointwise, Turned
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir import build
@@ -211,6 +212,9 @@ class _PointwiseKernel:
             digits(k, item, extents, numbers)
             self._write(k, k.let("first", numbers[-1] * lanes if numbers else build.index(0)))
         function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
+        known = {size: dims.bounds(dim) for size, dim in zip(self.scope.sizes, self.scope.arguments, strict=True)}
+        known |= {number: places_of(count) for number, (_, count) in zip(numbers, counted, strict=True)}
+        function = narrow_divisions(function, known)
         return ItemKernel(function, tuple(self.memory.outer), tuple(self.scope.arguments), items)
 
     def launch(self) -> Launch:

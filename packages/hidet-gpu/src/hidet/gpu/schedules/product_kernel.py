@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
+from hidet.gpu.schedules.narrow import COUNT, narrow_divisions
 from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, known_align, moved
 from hidet.gpu.tile.templates.matmul import StepScales
 from hidet.gpu.tile.tensors import Gathered, GTensor, Stacked
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
+from hidet.ir.func import Function
 from hidet.ir.visit import accesses
 from hidet.schedule.affine import affine_offset
 from hidet.schedule.lowering import KernelScope, Lowering
@@ -56,12 +58,21 @@ class ProductKernel:
         self._splits = self.scope.size(splits, "splits")
         number, self.split = self.outer // self._splits, self.outer % self._splits
         self._numbers: list[Expr] = []
+        self._counts: list[Expr] = [self._splits]
         for extent in reversed(product.batches[1:]):
             size = self.scope.size(extent, "batch")
+            self._counts.append(size)
             self._numbers.insert(0, number % size)
             number = number // size
         if product.batches:
             self._numbers.insert(0, number)
+
+    def narrowed(self, function: Function) -> Function:
+        """The kernel, which finds a matrix of the batch, and a split, by division in 32 bits: no grid has more."""
+        divisors = [count for count in self._counts if isinstance(count, Var)]
+        if not divisors:
+            return function
+        return narrow_divisions(function, {self.outer: (0, COUNT[1]), **dict.fromkeys(divisors, COUNT)})
 
     def source(
         self, operand: MatrixOperand | PatchOperand, align: int, *, is_small: bool
