@@ -298,6 +298,9 @@ def docs(session: nox.Session) -> None:
     """The documentation site, in docs/_build/html: warnings are errors, and its search answers questions."""
     environment = development(session, "tests", "models", "docs")
     built = ROOT / "docs" / "_build" / "html"
+    if built.exists() and not (built / "searchindex.js").exists():
+        # What a build left that was ended would make the next one's index incomplete, which is an error.
+        shutil.rmtree(built)
     with tempfile.TemporaryDirectory() as cache:
         env = {"HIDET_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1"}
         environment.run("-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "docs", str(built), env=env)
