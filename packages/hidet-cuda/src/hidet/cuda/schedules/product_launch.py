@@ -84,7 +84,7 @@ class MatrixUnitLaunches:
         if is_warp_specialized:
             return self._launch_warp_specialized(kernel, tiled, tiles, what, shares)
         function = lower_kernel(tiled, machine(launches.target.has), shifts_rows=True)
-        return launches.launch_tiles(kernel, what, tiles, kernel.narrowed(function), tiled.threads)
+        return launches.launch_tiles(kernel, what, tiles, kernel.narrow(function), tiled.threads)
 
     def _shares_copies(self, tiles: MatmulTiles) -> bool:
         """Whether pairs of blocks of the warp-specialized kernel share copies."""
@@ -142,7 +142,7 @@ class MatrixUnitLaunches:
         product, builder = self.launches.product, self.launches.builder
         cluster = CLUSTER if shares and can_share_copies(tiled) else 1
         pipeline = lower_pipeline(tiled, self.launches.target, shares_copies=cluster > 1, weights=kernel.weights)
-        function = kernel.narrowed(self._with_prefetches(pipeline.function, kernel, what.c.columns))
+        function = kernel.narrow(self._with_prefetches(pipeline.function, kernel, what.c.columns))
         # Warps that move registers between each other have all of a multiprocessor.
         is_alone = MOVED_REGISTERS in function.attributes
         resident = 1 if is_alone else resident_blocks(pipeline.shared_bytes, pipeline.threads, self.launches.target)

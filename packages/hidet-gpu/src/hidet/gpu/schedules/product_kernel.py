@@ -67,8 +67,8 @@ class ProductKernel:
         if product.batches:
             self._numbers.insert(0, number)
 
-    def narrowed(self, function: Function) -> Function:
-        """The kernel, which finds a matrix of the batch, and a split, by division in 32 bits: no grid has more."""
+    def narrow(self, function: Function) -> Function:
+        """The kernel, with the index of a matrix and of a split found by division in 32 bits: no grid has more."""
         divisors = [count for count in self._counts if isinstance(count, Var)]
         if not divisors:
             return function

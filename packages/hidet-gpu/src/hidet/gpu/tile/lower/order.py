@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.expr import Expr, Var
 
 _GROUP_ROWS = 8
 """Rows of tiles that are swept together, column by column: about a wave of blocks is then as high as it is wide."""
@@ -52,14 +52,6 @@ def tile_indices(grid_vars: Sequence[Var], extents: Sequence[Expr], item: Expr) 
 
 
 def tiles_of_block(total: Expr, block: Expr, blocks: Expr) -> Expr:
-    """How many of `total` tiles block number `block` of the `blocks` of a persistent kernel takes: i64, all of them."""
-    quotient, _ = divide_small(total - block + (blocks - 1), blocks)
-    return quotient
-
-
-def divide_small(number: Expr, by: Expr) -> tuple[Expr, Expr]:
-    """Quotient and remainder of two i64 that are not negative and that 32 bits hold, by a division in 32 bits."""
-    if isinstance(by, Const):
-        return number // by, number % by
-    small, divisor = build.cast(number, dtypes.u32), build.cast(by, dtypes.u32)
-    return build.cast(small // divisor, dtypes.i64), build.cast(small % divisor, dtypes.i64)
+    """How many of `total` tiles block number `block` of the `blocks` of a persistent kernel takes. All are i64."""
+    rounds = build.cast(total - block + (blocks - 1), dtypes.u32) // build.cast(blocks, dtypes.u32)
+    return build.cast(rounds, dtypes.i64)
