@@ -251,6 +251,8 @@ def _measure(
             symbolic_time, known_time = (found[key].median for key in ("symbolic", "known"))
             peer_time = found["inductor"].median if peer else None
             rows.append(DynamicRow(name, size, symbolic_time, known_time, error, len(symbolic_reports), peer_time))
+            times = ", ".join(f"{what} {result.median * 1e3:.3f}" for what, result in found.items())
+            console.print(f"{name} {size}: {times} ms")
             if layers and rows[-1].ratio > layers:
                 for what in ("symbolic", "known"):
                     used = symbolic_reports if what == "symbolic" else reports[seen:]

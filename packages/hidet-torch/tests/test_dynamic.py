@@ -52,8 +52,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = {
         [(R(n, 0, 3), R(n, 0, 2)) for n in (5, 7)],
     ),
     "conv": (lambda x: F.conv2d(x, WEIGHT, stride=2, padding=1), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 16))]),
-    # torch 2.11 guards whether the windows fit evenly.
-    "pool": (lambda x: F.max_pool2d(x, 3, 2, 1), [(R(2, 3, n, m),) for n, m in ((8, 9), (12, 17))]),
+    "pool": (lambda x: F.max_pool2d(x, 3, 2, 1), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 17), (12, 16))]),
+    "means of pools": (lambda x: F.avg_pool2d(x, 3, 2), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 17), (12, 16))]),
     "resampling": (
         lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
         [(R(1, 2, n, m),) for n, m in ((8, 9), (11, 16))],

@@ -15,6 +15,7 @@ from hidet.compiler.graphs import paused_gc
 from hidet.context import CompileContext, Options, make_context
 from hidet.errors import OptionError
 from hidet.torch import compat, compat_memory
+from hidet.torch.compat_sizes import leave_pools_unguarded
 from hidet.torch.compat_untraced import leave_untraced
 from hidet.torch.compiled_models import current_record, in_same_record, recording
 from hidet.torch.config import compares_results, prints_graphs, settings_by_name
@@ -32,6 +33,7 @@ _RECOMPILES = logging.getLogger("hidet.recompile")
 
 # Of all modules torch.compile loads this one before it traces a function, which may call others of hidet.
 leave_untraced(hidet, "torch")
+leave_pools_unguarded()
 
 
 def compile_fx(
