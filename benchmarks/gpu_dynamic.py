@@ -3,6 +3,7 @@
 python benchmarks/gpu_dynamic.py                                     all sweeps, about five minutes
 python benchmarks/gpu_dynamic.py --sweeps bert --sizes 20            twenty seeded sizes of one of them
 python benchmarks/gpu_dynamic.py --sizes 20 --peer --ahead 8         Inductor's builds for each size as well
+python benchmarks/gpu_dynamic.py --kernels                           kernels alone as well, without the host
 python benchmarks/gpu_dynamic.py --layers 1.1                        kernels of both builds where the ratio is above 1.1
 
 A symbolic build sees its sizes one after the other and must not compile again. Results are held against eager mode.
@@ -151,8 +152,8 @@ SWEEPS: Mapping[str, Sweep] = MappingProxyType(
 @dataclass(frozen=True, slots=True)
 class DynamicRow:
     """A size: seconds of the symbolic build and of the one for this size, and how far the first is from eager mode.
-    graphs: how many the symbolic build had compiled so far. peer: seconds of Inductor's build for this size, None where
-    it was not asked for."""
+    graphs: how many the symbolic build had compiled so far. peer: seconds of Inductor's build for this size; kernels:
+    of all kernels of the symbolic build and of the other; None where they were not asked for."""
 
     sweep: str
     size: Size
@@ -161,11 +162,22 @@ class DynamicRow:
     error: float
     graphs: int
     peer: float | None = None
+    kernels: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
         """Time of the symbolic build beside that of the other."""
         return self.symbolic / self.known
+
+    @property
+    def ratio_of_peer(self) -> float | None:
+        """Time of the symbolic build beside that of the peer's."""
+        return None if self.peer is None else self.symbolic / self.peer
+
+    @property
+    def ratio_of_kernels(self) -> float | None:
+        """`ratio` of the kernels alone."""
+        return None if self.kernels is None else self.kernels[0] / self.kernels[1]
 
 
 @click.command()
@@ -175,6 +187,7 @@ class DynamicRow:
 @click.option("--peer", is_flag=True, help="Measure Inductor's build for each size as well.")
 @click.option("--ahead", default=0, help="Processes that make builds for sizes before they are measured; 0: none.")
 @click.option("--only", default=-1, help="Make the builds for the size of this number, and measure nothing; -1: no.")
+@click.option("--kernels", is_flag=True, help="Measure sums of kernels by torch's profiler as well.")
 @click.option("--layers", default=0.0, help="Ratio above which the slowest kernels of both builds are printed.")
 @click.option("--most", default=6, show_default=True, help="Kernels that --layers prints.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
@@ -185,6 +198,7 @@ def main(
     peer: bool,
     ahead: int,
     only: int,
+    kernels: bool,
     layers: float,
     most: int,
     json_path: Path | None,
@@ -212,24 +226,28 @@ def main(
         ]
         run_ahead(console, alone, ahead, _LIMIT)
     rows: list[DynamicRow] = []
+    asked = _Asked(seconds, peer, kernels, layers, most)
     for name, found in chosen.items():
-        rows += _measure(console, name, SWEEPS[name], found, seconds, peer, layers, most)
+        rows += _measure(console, name, found, asked)
         print_rows(console, rows)
         if json_path is not None:
             written = {**environment, "dynamic": [asdict(row) for row in rows]}
             json_path.write_text(json.dumps(written, indent=1), encoding="utf-8")
 
 
-def _measure(
-    console: Console,
-    name: str,
-    sweep: Sweep,
-    sizes: Sequence[Size],
-    seconds: float,
-    peer: bool,
-    layers: float,
-    most: int,
-) -> list[DynamicRow]:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is measured, by the names of the command's options."""
+
+    seconds: float
+    peer: bool
+    kernels: bool
+    layers: float
+    most: int
+
+
+def _measure(console: Console, name: str, sizes: Sequence[Size], asked: _Asked) -> list[DynamicRow]:
+    sweep = SWEEPS[name]
     model = build_on_gpu(GPU_MODELS[sweep.model], sweep.dtype)
     rows: list[DynamicRow] = []
     with torch.no_grad(), collected_reports() as reports:
@@ -246,17 +264,31 @@ def _measure(
             # A build of its own for the size: dynamo tells compiled functions of one module apart by their backends.
             plain = sweep.inputs(size)
             builds: dict[str, Callable[[], object]] = {"symbolic": partial(symbolic, **inputs)}
-            builds |= _builds_for(model, plain, peer)
-            found = measure_alternately(builds, seconds, _ROUNDS, time_turn=time_on_gpu)
-            symbolic_time, known_time = (found[key].median for key in ("symbolic", "known"))
-            peer_time = found["inductor"].median if peer else None
-            rows.append(DynamicRow(name, size, symbolic_time, known_time, error, len(symbolic_reports), peer_time))
-            times = ", ".join(f"{what} {result.median * 1e3:.3f}" for what, result in found.items())
-            console.print(f"{name} {size}: {times} ms")
-            if layers and rows[-1].ratio > layers:
-                for what in ("symbolic", "known"):
-                    used = symbolic_reports if what == "symbolic" else reports[seen:]
-                    print_kernels(console, f"{name} {size} {what}", profile_kernels(builds[what], used), most)
+            builds |= _builds_for(model, plain, asked.peer)
+            found = measure_alternately(builds, asked.seconds, _ROUNDS, time_turn=time_on_gpu)
+            medians = {what: result.median for what, result in found.items()}
+            line = ", ".join(f"{what} {median * 1e3:.3f}" for what, median in medians.items())
+            console.print(f"{name} {size}: {line} ms")
+            is_explained = bool(asked.layers) and medians["symbolic"] > asked.layers * medians["known"]
+            used = {"symbolic": symbolic_reports, "known": reports[seen:]}
+            kernels: dict[str, float] = {}
+            for what in used if asked.kernels or is_explained else ():
+                times = profile_kernels(builds[what], used[what])
+                kernels[what] = sum(each.seconds for each in times)
+                if is_explained:
+                    print_kernels(console, f"{name} {size} {what}", times, asked.most)
+            rows.append(
+                DynamicRow(
+                    name,
+                    size,
+                    medians["symbolic"],
+                    medians["known"],
+                    error,
+                    len(symbolic_reports),
+                    medians.get("inductor"),
+                    (kernels["symbolic"], kernels["known"]) if kernels else None,
+                )
+            )
             del builds
     torch._dynamo.reset()
     torch.cuda.empty_cache()
@@ -292,23 +324,34 @@ def _distance(found: torch.Tensor, right: torch.Tensor) -> float:
 def print_rows(console: Console, rows: Sequence[DynamicRow]) -> None:
     """A line a size, and the geometric mean of the ratios of each sweep."""
     table = Table()
-    headings = ("sweep", "size", "symbolic ms", "known ms", "ratio", "inductor ms", "ratio", "graphs", "beside eager")
-    for heading in headings:
+    headings = ("sweep", "size", "symbolic ms", "known ms", "ratio", "kernels us", "ratio", "inductor ms", "ratio")
+    for heading in (*headings, "graphs", "beside eager"):
         table.add_column(heading, justify="left" if heading == "sweep" else "right")
     for row in rows:
-        peer = ("-", "-") if row.peer is None else (f"{row.peer * 1e3:.3f}", f"{row.symbolic / row.peer:.2f}")
-        times = (f"{row.symbolic * 1e3:.3f}", f"{row.known * 1e3:.3f}", f"{row.ratio:.2f}", *peer)
+        kernels = "-" if row.kernels is None else ", ".join(f"{seconds * 1e6:.0f}" for seconds in row.kernels)
+        peer = "-" if row.peer is None else f"{row.peer * 1e3:.3f}"
+        times = (f"{row.symbolic * 1e3:.3f}", f"{row.known * 1e3:.3f}", f"{row.ratio:.2f}")
+        others = (kernels, _ratio(row.ratio_of_kernels), peer, _ratio(row.ratio_of_peer))
         error = f"{row.error:.1e}" if row.error <= _FARTHEST else f"WRONG {row.error:.1e}"
-        table.add_row(row.sweep, "x".join(map(str, row.size)), *times, str(row.graphs), error)
+        table.add_row(row.sweep, "x".join(map(str, row.size)), *times, *others, str(row.graphs), error)
     console.print(table)
     for name in dict.fromkeys(row.sweep for row in rows):
-        ratios = [row.ratio for row in rows if row.sweep == name]
-        mean = statistics.geometric_mean(ratios)
-        console.print(f"{name}: geometric mean {mean:.3f}, worst {max(ratios):.2f} of {len(ratios)} sizes")
-        beside = [row.symbolic / row.peer for row in rows if row.sweep == name and row.peer is not None]
-        if beside:
-            mean = statistics.geometric_mean(beside)
-            console.print(f"{name} beside Inductor: geometric mean {mean:.3f}, worst {max(beside):.2f}")
+        measured = [row for row in rows if row.sweep == name]
+        _print_ratios(console, name, [row.ratio for row in measured])
+        _print_ratios(console, f"kernels of {name}", [row.ratio_of_kernels for row in measured])
+        _print_ratios(console, f"{name} beside Inductor", [row.ratio_of_peer for row in measured])
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _print_ratios(console: Console, what: str, ratios: Sequence[float | None]) -> None:
+    """A line, unless none was measured."""
+    found = [ratio for ratio in ratios if ratio is not None]
+    if found:
+        mean = statistics.geometric_mean(found)
+        console.print(f"{what}: geometric mean {mean:.3f}, worst {max(found):.2f} of {len(found)} sizes")
 
 
 if __name__ == "__main__":

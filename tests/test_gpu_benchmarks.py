@@ -320,12 +320,14 @@ def test_sizes_of_a_sweep_differ_on_its_symbolic_axes_alone(name: str) -> None:
 
 
 def test_a_symbolic_build_is_beside_the_one_for_the_size() -> None:
-    console = Console(record=True, width=120)
-    rows = [DynamicRow("bert", (2, 7), 2e-3, 1e-3, 1e-3, 1), DynamicRow("bert", (5, 77), 1e-3, 2e-3, 0.5, 1)]
-    print_rows(console, rows)
+    console = Console(record=True, width=140)
+    first = DynamicRow("bert", (2, 7), 2e-3, 1e-3, 1e-3, 1, peer=4e-3, kernels=(3e-4, 2e-4))
+    print_rows(console, [first, DynamicRow("bert", (5, 77), 1e-3, 2e-3, 0.5, 1)])
     text = console.export_text()
     assert "2x7" in text and "WRONG" in text
-    assert "geometric mean 1.000, worst 2.00 of 2 sizes" in text
+    assert "bert: geometric mean 1.000, worst 2.00 of 2 sizes" in text
+    assert "kernels of bert: geometric mean 1.500, worst 1.50 of 1 sizes" in text
+    assert "bert beside Inductor: geometric mean 0.500, worst 0.50 of 1 sizes" in text
 
 
 def test_layers_with_quantised_weights_print_as_they_were_written_and_have_the_kernel_that_is_measured() -> None:
