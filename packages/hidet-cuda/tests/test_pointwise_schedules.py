@@ -10,7 +10,7 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.gpu.passes.depthwise_channels_last import DepthwiseChannelsLast
-from hidet.gpu.schedules import depthwise, depthwise_kernel, depthwise_plan, pointwise_kernel, pointwise_layout
+from hidet.gpu.schedules import depthwise, depthwise_kernel, depthwise_plan, items, pointwise_layout
 from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Bitcast
 from hidet.ir.visit import walk
@@ -336,7 +336,7 @@ def test_symbolic_images_whose_channels_are_neighbours_are_walked_along_the_chan
 def test_items_of_symbolic_sizes_are_counted_in_32_bits_where_a_call_has_few(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pointwise_kernel, "_MOST_COUNTED", most)
+    monkeypatch.setattr(items, "_MOST_COUNTED", most)
     given, result = "f16[n, 3, w]", "f16[n, 4, w]"
     pad = 'pad(%x, pads=[[0, 0], [0, 1], [0, 0]], mode="constant", value=0)'
     text = f"symbol n: 1.. hint 64\nsymbol w: 1.. hint 64\n{graph(given, result, pad)}"

@@ -90,6 +90,6 @@ def _kernel(function: Function) -> Function:
     k = IRBuilder()
     item = k.let("item", block * size + thread)
     with k.if_(item < total):
-        decode_item(k, function.grid_vars, extents, item)
+        decode_item(k, build.cast(item, dtypes.u64), extents, function.grid_vars)
         k.emit(function.body)
     return replace(function, params=(*function.params, *extents), body=k.body, grid_vars=())

@@ -23,8 +23,9 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.gpu.schedules.depthwise_plan import Depthwise, taps_of
+from hidet.gpu.schedules.items import decode_item, thread_number, word_for
 from hidet.gpu.schedules.lanes import LaneReader
-from hidet.gpu.schedules.pointwise_kernel import digits, gathered, store_lanes, thread_number, word_for
+from hidet.gpu.schedules.pointwise_kernel import gathered, store_lanes
 from hidet.gpu.schedules.product import WindowAxis
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir import build
@@ -182,7 +183,7 @@ class DepthwiseKernel:
         total, k = build.cast(scope.size(items, "items"), word), IRBuilder()
         item = k.let("item", thread_number(word, _THREADS))
         with k.if_(item < total):
-            digits(k, item, extents, axes)
+            decode_item(k, item, extents, axes)
             with k.if_(build.logical_and(*inside)) if inside else nullcontext():
                 self.first_channel = k.let("first_channel", vector_number * conv.lanes)
                 self.first_row = k.let("first_row", self._number(down_tile) * conv.rows)

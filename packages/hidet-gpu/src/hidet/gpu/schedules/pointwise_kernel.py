@@ -13,8 +13,8 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
-from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.horizontal import ItemKernel, by_code, fused
+from hidet.gpu.schedules.items import are_few, decode_item, thread_number, word_for
 from hidet.gpu.schedules.lanes import LaneReader, paths, replaced
 from hidet.gpu.schedules.narrow import narrow_divisions, places_of
 from hidet.gpu.schedules.pointwise_layout import Pointwise, Turned
@@ -28,8 +28,6 @@ from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
-_MOST_COUNTED = 1 << 31
-"""Items that are numbered in 32 bits are fewer."""
 _UNROLLED = 16
 """Indices of a reduction up to which its loops are unrolled."""
 
@@ -48,7 +46,7 @@ def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise, 
     word = word_for(count)
     # Numbers of a flat range are not divided.
     is_asked = word is dtypes.u64 and not pointwise.is_flat
-    conditions = [builder.size(count) < _MOST_COUNTED] if is_asked else []
+    conditions = [are_few(builder.size(count))] if is_asked else []
     operands = (*pointwise.wide, pointwise.epilogue.result) if pointwise.lanes > 1 else ()
     least = pointwise.busy * pointwise.lanes if pointwise.lanes > 1 else 0
     if dims.prove_le(least, count) is not True:
@@ -94,12 +92,6 @@ def _launches(
     return build.seq(stmts)
 
 
-def word_for(count: Dim) -> DType:
-    """The type in which so many items are numbered: division is several times as fast in 32 bits."""
-    upper = dims.bounds(count)[1]
-    return dtypes.u32 if upper is not None and upper < _MOST_COUNTED else dtypes.u64
-
-
 def _turned(pointwise: Pointwise, lanes: int) -> Turned | None:
     """What threads of so many lanes read in the order of its memory."""
     return pointwise.turned if lanes == pointwise.lanes else None
@@ -124,24 +116,6 @@ def _counted(pointwise: Pointwise, lanes: int) -> list[tuple[Var, Dim]]:
     counts = [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)]
     pairs = zip(pointwise.axes, counts, strict=True)
     return [(axis, count) for axis, count in pairs if turned is None or axis is not turned.axis]
-
-
-def digits(k: IRBuilder, item: Expr, extents: Sequence[Expr], axes: Sequence[Var]) -> None:
-    """Find each axis' index from the number of an item, which is a u32 or u64; the last axis counts fastest."""
-    for number in range(len(axes) - 1, 0, -1):
-        extent = build.cast(extents[number], item.dtype)
-        # Told to be positive, it is divided by without a test for zero.
-        above = k.let(f"above{number}", item // build.maximum(extent, 1))
-        k.declare(axes[number], build.cast(item - above * extent, dtypes.i64))
-        item = above
-    if axes:
-        k.declare(axes[0], build.cast(item, dtypes.i64))
-
-
-def thread_number(word: DType, threads: int) -> Expr:
-    """The number of a thread in the whole grid."""
-    block, thread = (build.cast(intrinsic_call(f"gpu.{name}.x"), word) for name in ("block_idx", "thread_idx"))
-    return block * threads + thread
 
 
 def store_lanes(k: IRBuilder, reader: LaneReader, pointer: Var, place: Expr, value: Expr) -> None:
@@ -209,7 +183,7 @@ class _PointwiseKernel:
         total, k = build.cast(self.scope.size(items, "items"), word), IRBuilder()
         item = k.let("item", thread_number(word, self.threads))
         with k.if_(item < total):
-            digits(k, item, extents, numbers)
+            decode_item(k, item, extents, numbers)
             self._write(k, k.let("first", numbers[-1] * lanes if numbers else build.index(0)))
         function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
         known = {size: dims.bounds(dim) for size, dim in zip(self.scope.sizes, self.scope.arguments, strict=True)}

@@ -9,7 +9,7 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules import gemv, simt, split_k
-from hidet.gpu.schedules.pointwise_kernel import word_for
+from hidet.gpu.schedules.items import word_for
 from hidet.gpu.schedules.product import ALIGN, SMALL, MatrixOperand, PatchOperand, Product, known_align
 from hidet.gpu.schedules.product_kernel import ProductKernel, own_places
 from hidet.gpu.schedules.program import ProgramBuilder

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.compute.definition import Compute, Operand
 from hidet.context import CompileContext
 from hidet.gpu.schedules.cost_streams import reduce_seconds
@@ -208,7 +208,7 @@ class _ReductionNest(NestBuilder):
         item = k.let("item", block_number() * per_block + thread // items.lanes)
         # Whole warps leave together; a block that shares an item has one for certain.
         with k.if_(item < count) if per_block > 1 else nullcontext():
-            decode_item(k, function.grid_vars, extents, item)
+            decode_item(k, build.cast(item, dtypes.u64), extents, function.grid_vars)
             k.emit(function.body)
         kernel = Function(function.name, (*function.params, *extents), k.body, kind="kernel")
         self.functions.append(kernel)
@@ -241,7 +241,7 @@ class _SharedReduction(Lowering):
         place = node.axes[0] if len(node.axes) == 1 else build.size_var("place")
         with k.loop(place, count - self.lane, self.lane, self.lanes):
             if len(node.axes) > 1:
-                decode_item(k, node.axes, node.extents, place)
+                decode_item(k, build.cast(place, dtypes.u64), node.extents, node.axes)
             k.emit(body)
         reduce_lanes(k, node.combiner, accumulators, WARP)
         reduce_warps(k, node.combiner, accumulators, self.lanes // WARP, self.lane)

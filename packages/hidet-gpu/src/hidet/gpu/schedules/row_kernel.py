@@ -26,8 +26,9 @@ from hidet.gpu.schedules.exchange import (
     shared,
     thread_in_block,
 )
+from hidet.gpu.schedules.items import decode_item, word_for
 from hidet.gpu.schedules.lanes import LaneReader, Reads, registers
-from hidet.gpu.schedules.pointwise_kernel import digits, store_lanes, word_for
+from hidet.gpu.schedules.pointwise_kernel import store_lanes
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.gpu.weights import with_weights
@@ -199,7 +200,7 @@ class _RowKernel:
             extents[-1] = self.scope.size(dims.floordiv(layout.outer_extents[-1], layout.lanes), "groups")
         own = build.minimum(item, self.items - 1) if teams > 1 else item
         number = k.let("number", build.cast(own, word_for(layout.items)))
-        digits(k, number, extents, axes)
+        decode_item(k, number, extents, axes)
         if teams > 1:
             self.is_mine = k.let("is_mine", item < self.items)
         if by_side and layout.lanes > 1:
@@ -270,7 +271,7 @@ class _RowKernel:
         if len(axes) == 1:
             k.declare(axes[0], place)
         else:
-            digits(k, k.let("number", build.cast(place, word_for(layout.reads))), extents, axes)
+            decode_item(k, k.let("number", build.cast(place, word_for(layout.reads))), extents, axes)
         if not layout.is_side_by_side:
             k.declare(self.first, axes[-1] * layout.lanes)
 

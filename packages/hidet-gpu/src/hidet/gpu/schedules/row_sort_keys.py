@@ -9,7 +9,7 @@ from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
 from hidet.dims import Dim
 from hidet.dtypes import DType
-from hidet.gpu.schedules.pointwise_kernel import digits, word_for
+from hidet.gpu.schedules.items import decode_item, word_for
 from hidet.gpu.schedules.sort_kernels import SortKey
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -81,7 +81,7 @@ class RowKernel:
         row = k.let("row_number", number // each)
         inner = k.let(name, build.cast(number % each, dtypes.i64))
         k.declare(self.row, build.cast(row, dtypes.i64))
-        digits(k, row, [self.size(other) for other in self.rows.others], self.rows.outer)
+        decode_item(k, row, [self.size(other) for other in self.rows.others], self.rows.outer)
         return inner
 
     def load(self, sort_keys: Sequence[Var], place: Expr, count: Expr) -> list[Expr]:

@@ -22,8 +22,8 @@ from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.gpu.schedules.cost_streams import scan_seconds
 from hidet.gpu.schedules.exchange import WARP, block_number, has_warps, thread_in_block
+from hidet.gpu.schedules.items import decode_item, word_for
 from hidet.gpu.schedules.occupancy import per_device
-from hidet.gpu.schedules.pointwise_kernel import digits, word_for
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.scan_kernel import Chunks, ChunkWalk
 from hidet.graph.types import contiguous_strides
@@ -278,7 +278,7 @@ class _Kernel:
         # Whole warps leave together where a warp has a row.
         with k.if_(item < self.scope.size(items, "items")) if teams > 1 else nullcontext():
             number = k.let("number", build.cast(item, word_for(items)))
-            digits(k, number, [self.scope.size(extent, "outer") for extent in extents], axes)
+            decode_item(k, number, [self.scope.size(extent, "outer") for extent in extents], axes)
             body(k)
         function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
         blocks = (self.builder.size(items) + (teams - 1)) // teams

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.gpu.schedules.exchange import barrier, thread_in_block
 from hidet.gpu.schedules.items import decode_item
@@ -68,7 +69,8 @@ def simt_kernel(
     first_row, first_column = block_row * tiles.m, block_column * tiles.n
     threads, k = threads_of(tiles), IRBuilder()
     thread = k.let("thread", thread_in_block())
-    decode_item(k, (block_row, block_column), (build.index(0), (c.columns + (tiles.n - 1)) // tiles.n), block)
+    columns = (c.columns + (tiles.n - 1)) // tiles.n
+    decode_item(k, build.cast(block, dtypes.u64), (build.index(0), columns), (block_row, block_column))
     lane, warp = thread % _TEAM, thread // _TEAM
     row = k.let("row", (warp // tiles.warps[1] * _LANES[0] + lane // _LANES[1]) * _GROUP)
     column = k.let("column", (warp % tiles.warps[1] * _LANES[1] + lane % _LANES[1]) * _GROUP)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from hidet import dims, dtypes
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.exchange import WARP, barrier, thread_in_block
+from hidet.gpu.schedules.items import decode_item
 from hidet.gpu.schedules.lanes import is_aligned, paths, replaced, step_along
-from hidet.gpu.schedules.pointwise_kernel import PointwiseMemory, digits, store_lanes
+from hidet.gpu.schedules.pointwise_kernel import PointwiseMemory, store_lanes
 from hidet.gpu.schedules.pointwise_layout import Pointwise
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir import build
@@ -140,7 +141,7 @@ class _TileKernel:
         k, numbers = IRBuilder(), [build.size_var("row_tile"), build.size_var("column_tile")]
         # No grid has more than 2^31 blocks.
         block = k.let("block", build.cast(intrinsic_call("gpu.block_idx.x"), dtypes.u32))
-        digits(k, block, [scope.size(count, "count") for count in counts], [*others, *numbers])
+        decode_item(k, block, [scope.size(count, "count") for count in counts], [*others, *numbers])
         for axis, number in zip((self.axis, self.last), numbers, strict=True):
             k.declare(self.starts[axis], number * self.side)
         thread = k.let("thread", thread_in_block())
