@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from hidet.compiler.graphs import paused_gc
+from hidet.compiler import collector
+from hidet.compiler.collector import paused_gc
 
 
 @pytest.fixture
-def thawed() -> Iterator[None]:
+def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is frozen, as in a process of a user's; the tests of this one are (conftest.py)."""
+    monkeypatch.setattr(collector, "_HAS_FROZEN", threading.Event())
     gc.unfreeze()
     yield
     gc.freeze()
@@ -35,6 +38,23 @@ def test_what_somebody_has_frozen_stays_so() -> None:
     with paused_gc():
         pass
     assert gc.get_freeze_count() >= frozen - 10, "but for what has been freed meanwhile"
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_is_frozen_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.freeze()
+    counts: list[int] = []
+
+    def count() -> int:
+        counts.append(known())
+        return counts[-1]
+
+    known = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", count)
+    for _ in range(3):
+        with paused_gc():
+            pass
+    assert len(counts) == 1 and counts[0] > 0
 
 
 @pytest.mark.parametrize("was_on", [True, False])

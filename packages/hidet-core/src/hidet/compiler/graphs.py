@@ -5,16 +5,15 @@ With HIDET_DUMP=directory, what each step makes is written as text.
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from hidet.cache import CacheKey
 from hidet.compiler.clock import Clock
+from hidet.compiler.collector import paused_gc
 from hidet.compiler.kept_graphs import KeptGraph, graph_key, read_graph
 from hidet.compiler.loading import load_graph
 from hidet.compiler.lowered import LateLowered, LoweredGraph
@@ -149,27 +148,6 @@ def import_model(
     if isinstance(imported, Graph):
         return ImportedModel(imported, ctx)
     return ImportedModel(imported.graph, ctx, imported.signature)
-
-
-@contextmanager
-def paused_gc() -> Iterator[None]:
-    """Keep the cycle collector out of a compilation: IR has no cycles, and one full collection of a process that holds
-    a framework costs more than compiling a small model.
-
-    What is still alive at the end counts as old: else the collector would look at it, and at all the rest, right away.
-    The next full collection does.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            # Not where somebody has frozen objects, which would not be any more.
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None = None) -> CompiledGraph:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from hidet.compiler.graphs import paused_gc
+from hidet.compiler.collector import paused_gc
 from hidet.report.split import IDLE, Call, SplitGraph
 from hidet.report.times import OneCall, Times, mean_seconds, quietest
 

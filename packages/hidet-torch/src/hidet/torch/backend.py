@@ -11,7 +11,7 @@ from typing import Any
 
 import hidet
 import torch
-from hidet.compiler.graphs import paused_gc
+from hidet.compiler.collector import paused_gc
 from hidet.context import CompileContext, Options, make_context
 from hidet.errors import OptionError
 from hidet.torch import compat, compat_memory

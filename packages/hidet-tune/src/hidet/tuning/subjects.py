@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from hidet.compiler.graphs import paused_gc
+from hidet.compiler.collector import paused_gc
 from hidet.compiler.lowering import lower_graph
 from hidet.context import CompileContext
 from hidet.errors import ScheduleError
