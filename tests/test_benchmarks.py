@@ -100,6 +100,7 @@ def test_the_peak_loop_computes_at_a_rate_that_vectors_alone_reach() -> None:
     assert peak_flops(1, seconds=0.005) > 1e9
 
 
+@pytest.mark.thorough
 def test_the_hand_overs_of_a_compilation_are_timed() -> None:
     """The benchmark calls them one by one, and so by the arguments that they have today."""
     command = [sys.executable, "-m", "benchmarks.compile_time", "--models", "gpt2", "--repeat", "1"]

@@ -67,6 +67,7 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.thorough(every=2)
 def test_operators_run_at_once_and_in_graphs(name):
     ours, right = CASES[name]
     arrays = drawn(4, 6), drawn(4, 6, seed=1)
@@ -88,7 +89,7 @@ PYTHON = {"+": operator.add, "*": operator.mul, "/": operator.truediv, "**": ope
 
 @pytest.mark.parametrize("symbol", PYTHON)
 @pytest.mark.parametrize("shapes", [((2, 3), (3,)), ((2, 3), ()), ((), ()), ((), (3,))], ids=str)
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 def test_arithmetic_of_several_types_is_in_the_type_of_torch(symbol, shapes):
     """user-walk.md section 6, row 1."""
     for left in TYPES:

@@ -36,6 +36,7 @@ def run(script: str) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.thorough(every=4)
 def test_a_script_of_the_gallery_runs_without_a_gpu(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidet.cuda, "available", lambda: False)
     run(script)

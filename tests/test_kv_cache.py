@@ -124,7 +124,7 @@ def test_a_compiled_graph_writes_only_the_new_rows(update):
     [("[guarded_cache(), guarded_cache()]", "caches"), ("[guarded_cache(2)]", "(caches[0][0:1], caches[0][1:2])")],
     ids=["two tensors", "one tensor"],
 )
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_a_torch_module_writes_only_the_new_rows(update, arrays, split):
     pytest.importorskip("torch")
     run(COMMON + TORCH.replace("UPDATE", update).replace("SPLIT", split).replace("ARRAYS", arrays))

@@ -62,6 +62,7 @@ def test_no_name_has_two_rows():
 
 @pytest.mark.parametrize("path", [path for path in of_state(State.ACTS) if ROWS[path].use])
 @pytest.mark.filterwarnings("error::hidet.errors.HidetWarning")
+@pytest.mark.thorough(every=4)
 def test_names_that_act_are_called_without_a_word(path):
     run(ROWS[path].use)
 

@@ -118,6 +118,7 @@ def _case(entry: ZooModel, *marks: Any) -> Any:
         *(_case(entry, pytest.mark.models) for entry in WHOLE),
     ],
 )
+@pytest.mark.thorough
 def test_a_model_is_right_through_torch(entry: ZooModel) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", hidet.errors.FallbackWarning)
@@ -162,6 +163,7 @@ def test_a_model_is_right_compiled_by_hidet_and_loaded_from_a_file(entry: ZooMod
 @pytest.mark.parametrize(
     "entry", [_case(PARTS[0]), *(_case(entry, pytest.mark.models) for entry in (PARTS[2], *WHOLE))]
 )
+@pytest.mark.thorough
 def test_a_model_in_an_onnx_file_is_right(entry: ZooModel) -> None:
     model, batches = entry.build(), [entry.inputs(seed) for seed in (0, 1)]
     compiled = hidet.compile(str(exported_model(entry.name, model, batches[0])), target="opencl")

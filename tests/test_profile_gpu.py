@@ -93,6 +93,7 @@ def distant(monkeypatch: pytest.MonkeyPatch) -> Iterator[devices.Device]:
     yield device
 
 
+@pytest.mark.thorough
 def test_a_device_with_memory_of_its_own_is_profiled_and_checked(distant: Any) -> None:
     torch.manual_seed(0)
     model, x = Block().eval(), torch.randn(1, 8, 256)

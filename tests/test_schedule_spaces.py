@@ -188,7 +188,7 @@ CHOICELESS = {"fallback", "gpu.scatter", "script"}
 
 
 @pytest.mark.parametrize("rule", SMALL)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_points_of_a_space_are_right(rule: str) -> None:
     target, options = ("cpu", {"threads": 1, "cache": False}) if rule.startswith("cpu.") else ("cuda:sm_90a", None)
     ctx = make_context(target)

@@ -63,6 +63,7 @@ def has_device_code(kernel: Kernel) -> bool:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.thorough(every=3)
 def test_kernels_compile_for_gpus_and_keep_registers(name, arch):
     """No spills, and no stack: arrays in registers stay there, also those that functions take by address."""
     if not has_device_code(KERNELS[name]):

@@ -91,7 +91,7 @@ def _objects(graph: Graph, ctx: CompileContext) -> tuple[set[str], list[bytes]]:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=6)
 def test_schedules_generate_code_for_every_machine(name: str, machine: str) -> None:
     rule, build = GRAPHS[name]
     ctx = replace(make_context("cpu", {"cache": False, "verify": True}), target=CpuTarget(arch_from_text(machine)))

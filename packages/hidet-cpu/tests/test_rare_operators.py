@@ -102,6 +102,7 @@ def compiled_and_interpreted() -> Callable[..., tuple[Array, Array]]:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.thorough(every=3)
 def test_the_compiled_operator_means_what_its_definition_says(case: str, compiled_and_interpreted: Any) -> None:
     actual, expected = compiled_and_interpreted(*CASES[case])
     if actual.dtype.itemsize == 1:

@@ -167,6 +167,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.thorough(every=3)
 def test_attention_is_right(name: str) -> None:
     text, dtype, shapes, more = CASES[name]
     is_right(text, dtype, shapes, **more)
@@ -334,7 +335,7 @@ def by_size(batch: int, heads: int, depth: int, **more: Any) -> str:
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_a_call_takes_the_plan_that_a_build_for_its_size_has(arch: str, depth: int, is_causal: bool) -> None:
     target = CudaTarget(arch)
     problem = attention_problem(scheduled_task(by_size(2, 12, depth, is_causal=is_causal), arch).task)
@@ -375,6 +376,7 @@ def test_queries_of_heads_that_lie_apart_are_copied_by_parts_of_their_rows(depth
 
 @pytest.mark.parametrize("queries", [1, 5, 16])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.thorough(every=2)
 def test_a_step_of_any_size_takes_the_plan_that_a_build_for_its_size_has(arch: str, queries: int) -> None:
     q, k = ("b", 32, queries, 128), ("b", 8, "t", 128)
     text, target = graph("bf16", q, k, hints={"b": 8, "t": 2000}, enable_gqa=True), CudaTarget(arch)
@@ -395,7 +397,7 @@ def test_a_step_of_any_size_takes_the_plan_that_a_build_for_its_size_has(arch: s
 
 
 @pytest.mark.parametrize("number", range(7))
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def only(problem: Any, plan: Plan, target: Any) -> list[Any]:
         (of_task,) = {id(found): found for found in [plans_by_size(problem, target)]}.values()
@@ -422,7 +424,7 @@ def test_every_plan_that_a_call_may_take_is_right(number: int, monkeypatch: pyte
         (192, False, 300, 300),
     ],
 )
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 def test_blocks_take_one_tile_after_the_other(depth, is_causal, queries, keys, monkeypatch):
     """Two blocks have more tiles than that, whose queries, keys and values come while the one before is stored."""
     monkeypatch.setattr(
@@ -503,7 +505,7 @@ ALL_ARCHITECTURES = ("long", "split-kv")
         *((name, arch) for name in ALL_ARCHITECTURES for arch in ("sm_80", "sm_89", "sm_90")),
     ],
 )
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=8)
 def test_attention_compiles_without_spills(name: str, arch: str) -> None:
     cubins = compiled_kernels(scheduled_task(COMPILED[name], arch), arch)
     assert cubins

@@ -93,7 +93,7 @@ WITHOUT_FEW_ROWS = ALL - 2
         *((CONVOLUTION, {"n": 2, "h": 5, "w": 7}, WITHOUT_FEW_ROWS, number) for number in range(WITHOUT_FEW_ROWS)),
     ],
 )
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=8)
 def test_every_kernel_that_a_call_may_take_is_right(
     text: str, sizes: dict[str, int], count: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +104,7 @@ def test_every_kernel_that_a_call_may_take_is_right(
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("m", [1, 17, 130])
+@pytest.mark.thorough(every=2)
 def test_layers_of_any_number_of_rows_are_right(m: int, arch: str) -> None:
     assert_right(LAYER, "cuda.matmul", 1e-2, sizes={"m": m}, arch=arch)
 
@@ -142,7 +143,7 @@ def test_products_of_few_rows_and_columns_that_are_sums_of_symbolic_length_are_r
     assert_right(text, "cuda.matmul", 1e-2, sizes={"m": 3, "n": 5, "k": k}, arch="sm_90a")
 
 
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("text", [LAYER, CONVOLUTION], ids=["layer", "convolution"])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "sm_89"])
 def test_kernels_for_all_sizes_compile_without_spills(text: str, arch: str) -> None:

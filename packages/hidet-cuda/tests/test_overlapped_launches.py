@@ -220,6 +220,7 @@ def test_warp_specialized_kernels_make_their_barriers_ready_before_they_wait(gra
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(8, 4096, 4096), (2048, 2304, 768), (384, 768, 768), (4096, 4096, 4104)])
+@pytest.mark.thorough(every=2)
 def test_one_thread_of_a_warp_specialized_block_waits_at_its_end_which_costs_the_others_nothing(
     m: int, n: int, k: int
 ) -> None:

@@ -121,6 +121,7 @@ def check(
 @pytest.mark.parametrize("code", ["u4", "i4", "u8", "i8"])
 @pytest.mark.parametrize("zeros", [True, False])
 @pytest.mark.parametrize("scale", ["own", "f32"])
+@pytest.mark.thorough(every=3)
 def test_every_type_of_codes_is_multiplied_as_its_scales_say(code: str, x: str, zeros: bool, scale: str) -> None:
     m, n, k, block = 3, 40, 384, 32
     scale = x if scale == "own" else scale

@@ -122,7 +122,7 @@ COPIED = {
 
 
 @pytest.mark.parametrize("conv", COPIED.values(), ids=COPIED)
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=8)
 def test_columns_of_pixels_are_copied_by_tma(conv: Conv) -> None:
     assert copies(conv) == {f"tensor_load_im2col.{len(conv.size) + 2}d", "tensor_load.2d"}
     assert_right(conv.text, "cuda.matmul", TOLERANCE[conv.dtype], arch="sm_90a")
@@ -199,7 +199,7 @@ def test_tiles_whose_columns_are_no_power_of_two_are_right(tiles: MatmulTiles, m
 
 
 @pytest.mark.parametrize("tiles", TRANSPOSED_TILES, ids=str)
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=8)
 def test_transposed_tiles_of_pixels_compile_without_spills(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, tiles)
     assert_compiles(Conv(3, tiles.k, (5, 8), (3, 1), filters=2 * tiles.n - 8, added="time").text, "sm_90a")
@@ -207,7 +207,7 @@ def test_transposed_tiles_of_pixels_compile_without_spills(tiles: MatmulTiles, m
 
 
 @pytest.mark.parametrize("tiles", NARROW_TILES, ids=str)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_tiles_of_half_a_step_are_right(tiles: MatmulTiles, monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, tiles)
     for added in ("time", "image"):

@@ -180,6 +180,7 @@ NARROW = {
 
 @pytest.mark.parametrize("name", DEPTHWISE)
 @pytest.mark.parametrize(("pixels", "rows"), [(1, 1), (2, 1), (1, 4), (2, 2), (4, 4)])
+@pytest.mark.thorough(every=3)
 def test_depthwise_convolutions_are_right(name: str, pixels: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depthwise_plan, "per_device", lambda each, target: 1)
     monkeypatch.setattr(depthwise_plan, "_PIXELS", pixels)

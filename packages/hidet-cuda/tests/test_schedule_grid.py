@@ -46,7 +46,7 @@ def tasks(scheduled: ScheduledGraph) -> Iterator[ScheduledTask]:
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=8)
 def test_chosen_schedules_are_right_in_the_interpreter(name, dtype):
     graph = graph_of(name, dtype, GRID[name].small)
     random = np.random.default_rng(3)
@@ -67,6 +67,7 @@ PARTS = 4
 @pytest.mark.thorough(every=PARTS + 1)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("arch", COMPILED)
+@pytest.mark.thorough(every=2)
 def test_chosen_schedules_compile_without_spills(arch, part):
     """Equal programs are compiled once. The fallback nest, which is no schedule, has to compile only."""
     target = CudaTarget(arch)

@@ -376,7 +376,7 @@ def test_vectors_of_a_batch_are_gemvs() -> None:
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_products_compile_without_spills(name) -> None:
     for text in (MATMUL, LINEAR):
         for m in (16, 512, 4096):

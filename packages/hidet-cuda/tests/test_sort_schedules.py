@@ -54,7 +54,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_rows_are_ordered(name: str) -> None:
     assert_right(ROWS[name], "gpu.sort", 0.0)
 

@@ -98,7 +98,7 @@ ROWS, KEYS = [3, 0, 1, 70, 5], [4, 2, 0, 40, 90]
 
 @pytest.mark.parametrize("window", [FULL, CAUSAL, BOTH, LEFT], ids=str)
 @pytest.mark.parametrize(("dtype", "depth"), [("f16", 64), ("bf16", 80), ("f32", 24), ("f64", 8)])
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_sequences_attend_to_their_own_keys_alone(dtype: str, depth: int, window: Window) -> None:
     """Some are empty, some have more rows than keys, none is a whole number of tiles."""
     is_right(dtype, (2, 1), depth, ROWS, KEYS, window=window)
@@ -124,7 +124,7 @@ def test_tensors_may_start_anywhere(dtype: str) -> None:
 
 @pytest.mark.parametrize("window", [FULL, CAUSAL, BOTH, LEFT], ids=str)
 @pytest.mark.parametrize(("depth", "number"), [(64, 0), (64, 1), (128, 0)])
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=8)
 def test_a_warp_group_copies_for_those_that_multiply(
     depth: int, number: int, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +226,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", COMPILED)
-@pytest.mark.thorough(every=7)
+@pytest.mark.thorough(every=8)
 def test_attention_of_sequences_compiles_without_spills(name: str, arch: str) -> None:
     cubins = compiled_kernels(scheduled_task(COMPILED[name], arch), arch)
     assert cubins

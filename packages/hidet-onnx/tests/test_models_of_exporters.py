@@ -85,6 +85,7 @@ def frames_of(signal: Any, window: Any, step: int, is_onesided: bool) -> Any:
 @pytest.mark.parametrize("shape", (["b", "n"], [2, 50], ["b", "n", 1], [2, 50, 2]))
 @pytest.mark.parametrize("is_onesided", (True, False))
 @pytest.mark.parametrize("has_window", (True, False))
+@pytest.mark.thorough(every=3)
 def test_a_short_time_transform_takes_signals_of_any_legal_rank(
     make_model: Make, opset: int, shape: Sequence[Any], is_onesided: bool, has_window: bool
 ) -> None:

@@ -74,7 +74,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("steps", (3, 12))
 @pytest.mark.parametrize("is_batch_first", (False, True))
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 def test_a_layer_computes_its_equations(
     case: str, is_batch_first: bool, steps: int, make_model: Make, run: Run
 ) -> None:

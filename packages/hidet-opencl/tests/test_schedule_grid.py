@@ -21,7 +21,7 @@ def _case(name: str, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize(("name", "dtype"), [_case(*case) for case in CASES])
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=8)
 def test_chosen_schedules_are_right_on_the_device(name: str, dtype: str) -> None:
     graph = graph_of(name, dtype, GRID[name].small)
     random = np.random.default_rng(3)

@@ -11,7 +11,7 @@ from tests.fuzz.tensorflow_files import changed_bytes, make_files, run
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed: nox -s tensorflow")
 
-COUNT = 30
+COUNT = 12
 
 
 @pytest.mark.slow

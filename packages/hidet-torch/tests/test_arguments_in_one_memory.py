@@ -88,7 +88,7 @@ def memory(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=8)
 def test_results_and_memory_are_those_of_eager_mode_wherever_arguments_lie(
     function: Callable[..., tuple[Tensor, ...]], place: str, dynamic: bool
 ) -> None:

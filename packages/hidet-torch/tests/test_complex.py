@@ -91,6 +91,7 @@ TWO_OPERANDS: dict[str, Function] = {
 
 
 @pytest.mark.parametrize("name", ONE_OPERAND)
+@pytest.mark.thorough(every=4)
 def test_functions_of_a_complex_tensor_are_compiled(name: str) -> None:
     """defects.md, left to torch: view_as_real, view_as_complex."""
     _check(ONE_OPERAND[name], _complex(3, 4))

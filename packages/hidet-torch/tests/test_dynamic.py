@@ -228,7 +228,7 @@ SCALARS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", SCALARS)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_scalars_of_operators_may_be_integers_that_change(name: str, dtype: torch.dtype) -> None:
     compiled = torch.compile(SCALARS[name], backend="hidet", dynamic=True, options={"strict": True})
     x = R(4, 6).to(dtype)
@@ -302,7 +302,7 @@ COMPUTED: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("function", COMPUTED.values(), ids=COMPUTED)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=6)
 def test_sizes_that_python_computes_with_fractions_may_change(
     check_compiled: Callable[..., Any], function: Callable[..., Any]
 ) -> None:
@@ -403,7 +403,7 @@ def test_a_view_is_judged_by_the_sizes_of_its_own_trace_whatever_others_had() ->
 @pytest.mark.parametrize("invert", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32, torch.bfloat16])
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_membership_asks_nothing_of_sizes(dtype: torch.dtype, dynamic: bool, invert: bool) -> None:
     """Seed 1031204 of tests.fuzz.torch_programs: torch's own way compares symbolic numbers of elements."""
     compiled = torch.compile(

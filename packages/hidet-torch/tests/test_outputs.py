@@ -142,7 +142,7 @@ def _transposed_copy(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("function", PLACES.values(), ids=PLACES)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_as_strided_takes_elements_of_what_a_tensor_is_a_view_of(
     check_compiled: Check, function: Any, dynamic: bool
 ) -> None:
@@ -183,7 +183,7 @@ def _written_through_a_transpose(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "function", [_written_part, _written_diagonal, _written_window, _part_set, _written_through_a_transpose]
 )
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_a_view_of_an_argument_that_is_written_is_a_view_of_it(function: Any, layout: Any) -> None:
     """Seeds 103815, 106398, 104129, 102692, 101189, 1230031: symbolic sizes, elements from the argument's first on."""
     compiled = torch.compile(function, backend="hidet", dynamic=True)

@@ -102,7 +102,7 @@ def require_equal(function: Callable[..., Any], run: Callable[..., Any], x: torc
 
 @pytest.mark.parametrize("has_gradient", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_parts_give_what_the_whole_gives(name: str, has_gradient: bool, parts: list[str]) -> None:
     function = FUNCTIONS[name]
     compiled = torch.compile(function, backend="hidet", dynamic=name == "sizes")

@@ -109,6 +109,7 @@ def test_what_was_compiled_in_another_way_is_compiled_anew(caches: Path, asked: 
     assert found["read"] == {"dynamo_cache_error": 1}
 
 
+@pytest.mark.thorough
 def test_what_other_wheels_compiled_is_compiled_anew(caches: Path) -> None:
     found = run(caches, {}, HIDET_PLUGINS="hidet.cpu._plugin,hidet.torch._plugin,hidet.onnx._plugin")
     assert (found["traced"], found["kept"]) == (1, [False])
@@ -126,6 +127,7 @@ def test_what_torch_keeps_of_a_graph_holds_no_compiled_one() -> None:
     assert kept.content == "{}"
 
 
+@pytest.mark.thorough
 def test_a_model_that_records_gradients_is_traced_in_each_process(tmp_path: Path) -> None:
     for _ in range(2):
         assert run(tmp_path, {"gradients": True})["traced"]

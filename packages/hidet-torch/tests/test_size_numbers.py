@@ -76,7 +76,7 @@ TRUTHS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("function", TRUTHS.values(), ids=TRUTHS)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_a_comparison_of_sizes_is_what_it_is_in_eager_mode(function: Callable[..., Any]) -> None:
     """defects.md W2, red-team.md finding 2."""
     agree(function, *CALLS, dynamic=True)

@@ -143,6 +143,7 @@ def test_powers_of_integers_wrap_around(dtype, compiled, elementwise):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", [*FLOATS, *SMALL_FLOATS], ids=str)
+@pytest.mark.thorough(every=3)
 def test_float_operations_are_those_of_numpy(dtype, lanes, compiled, elementwise):
     x, y = floats(dtype)
     if dtype.has_one_zero:
@@ -218,6 +219,7 @@ def test_truth_values_add_as_or_and_multiply_as_and(lanes, compiled, elementwise
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("source", [dtypes.boolean, *INTEGERS, *FLOATS], ids=str)
+@pytest.mark.thorough(every=3)
 def test_conversions_between_all_types_are_those_of_numpy(source, lanes, compiled, elementwise):
     if source.is_bool:
         x = np.array([True, False] * 8)

@@ -51,6 +51,7 @@ def check(graph, x, tolerance):
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.thorough(every=3)
 def test_running_sums_go_in_every_direction_along_every_axis(direction, shape, axis):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     check(graph_of("cumsum", x, axis=axis, **direction), x, 2e-5)

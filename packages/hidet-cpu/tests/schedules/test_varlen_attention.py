@@ -45,7 +45,7 @@ def compiled(text: str) -> Any:
     ("dtype", "depth", "heads"),
     [("f16", 64, (4, 2)), ("bf16", 80, (2, 2)), ("f32", 128, (6, 2)), ("f32", 5, (1, 1)), ("f64", 20, (2, 1))],
 )
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_sequences_of_any_lengths_attend_to_their_own_keys_alone(
     dtype: str, depth: int, heads: tuple[int, int], window: tuple[int, int]
 ) -> None:

@@ -118,7 +118,7 @@ def test_blocks_walk_over_all_tiles_of_any_size(m, n, k, blocks):
 @pytest.mark.parametrize("weights", ["b", "a", "ab"])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 8, 8), (64, 16, 256), (130, 40, 520)])
 @pytest.mark.parametrize(("blocks", "cluster"), [(1, 1), (3, 1), (4, CLUSTER)])
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=6)
 def test_stages_that_are_begun_early_are_those_of_the_first_tile(weights, m, n, k, blocks, cluster):
     """Fewer steps than stages, as many, and more; one tile a block, and several."""
     result, expected = multiply(m, n, k, blocks=blocks, cluster=cluster, weights=weights)
@@ -176,7 +176,7 @@ def test_boxes_of_results_are_written_while_the_next_tile_is_multiplied(tiles, o
         (MatmulTiles(128, 256, 64, 4, (8, 1)), False, False),
     ],
 )
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_blocks_of_a_cluster_copy_for_each_other(tiles, ta, tb, m, n, blocks):
     result, expected = multiply(m, n, 200, tiles, blocks, ta=ta, tb=tb, cluster=CLUSTER)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)

@@ -59,7 +59,7 @@ def multiplied(
 @pytest.mark.parametrize("tiles", SIMT_TILES)
 @pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.f64])
 @pytest.mark.parametrize("are_whole", [True, False])
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_tiles_of_any_matrices_are_multiplied(
     ta: bool, tb: bool, tiles: MatmulTiles, dtype: DType, are_whole: bool
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_product_of_warp_groups_is_right(dtype, size, lowering):
         (LadderTiles(128, 32, 0, 2, (8, 1)), "cuda:sm_90a", None),
     ],
 )
+@pytest.mark.thorough(every=2)
 def test_attention_is_right(tiles, target, lowering, is_causal):
     depth, count = 32, 150
     q, keys, values = randoms(f16, (2, count, depth), (2, count, depth), (2, count, depth))
