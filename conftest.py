@@ -50,7 +50,7 @@ def _left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     seen: Counter[str] = Counter()
     for item in items:
         marker = item.get_closest_marker("thorough")
-        if marker is None:
+        if marker is None or item in found:
             continue
         every, name = marker.kwargs.get("every"), item.nodeid.partition("[")[0]
         if every is None or seen[name] % every:

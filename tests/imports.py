@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -53,10 +54,12 @@ class Import:
         return {self.module, *(f"{self.module}.{name}" for name in self.names)}
 
 
-def imports_of(wheel: str) -> Iterator[Import]:
+@cache
+def imports_of(wheel: str) -> tuple[Import, ...]:
     """All imports of a wheel's part of the package, but those for type checkers."""
-    for file in sorted((WHEELS[wheel] / "src" / "hidet").rglob("*.py")):
-        yield from _imports(wheel, file, ast.parse(file.read_text()).body, is_inside_function=False)
+    files = sorted((WHEELS[wheel] / "src" / "hidet").rglob("*.py"))
+    bodies = ((file, ast.parse(file.read_text()).body) for file in files)
+    return tuple(each for file, body in bodies for each in _imports(wheel, file, body, is_inside_function=False))
 
 
 def _imports(wheel: str, file: Path, body: list[ast.stmt], is_inside_function: bool) -> Iterator[Import]:

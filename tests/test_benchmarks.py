@@ -109,6 +109,7 @@ def test_the_hand_overs_of_a_compilation_are_timed() -> None:
     assert "verify to host, a node" in done.stdout
 
 
+@pytest.mark.thorough
 def test_profiles_of_a_model_are_summed_and_its_page_is_written(tmp_path: Path) -> None:
     """How near the sum is to a call is a question for an idle machine."""
     command = [sys.executable, "-m", "benchmarks.profiles", "--models", "gpt2", "--seconds", "0.1"]

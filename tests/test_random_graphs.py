@@ -46,6 +46,6 @@ def test_compiled_graphs_agree_with_the_interpreter(seed, ctx):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20, 80))
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 def test_many_more_compiled_graphs_agree_with_the_interpreter(seed, ctx):
     check(seed, ctx)

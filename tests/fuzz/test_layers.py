@@ -12,7 +12,7 @@ from .layers import end_of, layer, run
 
 
 def test_a_few_layers_of_random_sizes_are_right() -> None:
-    found = run(8, jobs=2, first_seed=100)
+    found = run(4, jobs=2, first_seed=100)
     assert [end for end in found if not end.is_good] == []
 
 

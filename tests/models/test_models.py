@@ -19,7 +19,7 @@ _CASES = [
 
 
 @pytest.mark.parametrize(("name", "dtype"), _CASES)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_model_is_correct(name: str, dtype: torch.dtype) -> None:
     report = check_model(name, dtype)
     assert report.correct, str(report)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
 
 
 @pytest.mark.parametrize("case", selection_cases(), ids=lambda case: case.name)
+@pytest.mark.thorough(every=2)
 def test_a_compiled_selection_gives_what_numpy_gives(case):
     compiled = hidet.compile(case.graph, target="cpu", options={"verify": True})
     for inputs, expected in case.calls:

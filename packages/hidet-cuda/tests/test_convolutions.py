@@ -152,6 +152,7 @@ SPLITS = {
 
 @pytest.mark.parametrize("name", SPLITS)
 @pytest.mark.parametrize("split_k", [2, 7])
+@pytest.mark.thorough(every=2)
 def test_split_k_products_are_right(name: str, split_k: int) -> None:
     graph, rule = parsed(SPLITS[name]), MatmulRule()
     task = only_task(graph).task

@@ -140,6 +140,7 @@ def test_one_to_eight_rows_are_multiplied_by_one_kernel(m: int) -> None:
 
 @pytest.mark.parametrize("block", [32, 64, 128, 256])
 @pytest.mark.parametrize(("n", "k"), [(1, 256), (17, 1056), (33, 2048 + 264), (16, 8)])
+@pytest.mark.thorough(every=2)
 def test_sizes_need_be_multiples_of_no_tile_and_of_no_block(n: int, k: int, block: int) -> None:
     weights = Weights("u4", n, k, block)
     text = onnx_text(2, n, k, block, code="u4", x="f16", scale="f16", zeros=True)

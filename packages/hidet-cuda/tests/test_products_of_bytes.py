@@ -149,6 +149,7 @@ def test_kernels_with_scales_of_blocks_compile_without_spills(m):
 
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
 @pytest.mark.parametrize("name", SYMBOLIC)
+@pytest.mark.thorough(every=2)
 def test_any_number_of_rows_is_multiplied(name, arch):
     sizes, arrays = {"m": 37}, None
     if name == "integers":

@@ -67,7 +67,7 @@ PARTS = 4
 @pytest.mark.thorough(every=PARTS + 1)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("arch", COMPILED)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_chosen_schedules_compile_without_spills(arch, part):
     """Equal programs are compiled once. The fallback nest, which is no schedule, has to compile only."""
     target = CudaTarget(arch)

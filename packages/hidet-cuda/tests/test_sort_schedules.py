@@ -61,6 +61,7 @@ def test_rows_are_ordered(name: str) -> None:
 
 @pytest.mark.parametrize("length", [50, 2500, 4200])
 @pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.thorough(every=2)
 def test_equal_elements_keep_their_order_and_nan_is_the_largest(length: int, descending: bool) -> None:
     x = np.random.default_rng(1).integers(-3, 3, length).astype(np.float32)
     x[::7], x[::11], x[5], x[6] = np.nan, np.inf, 0.0, -0.0
@@ -69,6 +70,7 @@ def test_equal_elements_keep_their_order_and_nan_is_the_largest(length: int, des
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "i64", "i8", "bool"])
 @pytest.mark.parametrize("distinct", [1, 3])
+@pytest.mark.thorough(every=2)
 def test_of_more_equal_elements_than_a_tile_holds_the_first_are_the_best(dtype: str, distinct: int) -> None:
     x = np.random.default_rng(2).integers(0, distinct, 4300).astype(dtypes.dtype(dtype).numpy())
     assert_right(graph("topk", f"{dtype}[4300]", "k=20, axis=0, largest=True", "20"), "gpu.sort", 0.0, {"x": x})
@@ -90,6 +92,7 @@ def test_the_best_of_rows_whose_length_is_known_at_the_call_alone(length: int) -
 
 
 @pytest.mark.parametrize("length", [0, 1, 700, 2500, 4500])
+@pytest.mark.thorough(every=2)
 def test_the_length_of_a_row_may_be_known_at_the_call_alone(length: int) -> None:
     text = graph("sort", "f32[2, n]", "axis=1, descending=False", symbols="symbol n: 0.. hint 300\n")
     assert_right(text, "gpu.sort", 0.0, sizes={"n": length})

@@ -64,7 +64,7 @@ def points(text: str, ctx: CompileContext) -> Iterator[tuple[str, object, list[K
 @pytest.mark.parametrize(
     "text", [PRODUCT, ATTENTION, ROWS, SCAN, SORT], ids=["product", "attention", "rows", "scan", "sort"]
 )
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_points_compile_and_fit_into_a_block(text: str, arch: str) -> None:
     ctx = make_context(f"cuda:{arch}", {"cache": False})
     found = [(rule, params, source) for rule, params, sources in points(text, ctx) for source in sources]

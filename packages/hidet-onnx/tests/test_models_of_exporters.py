@@ -112,6 +112,7 @@ def test_a_signal_of_another_rank_is_refused(make_model: Make, shape: Sequence[i
 @pytest.mark.parametrize("opset", (17, 20))
 @pytest.mark.parametrize("shape", ([16, 1], [16, 2], [3, 16, 2], [2, 3, 16, 1], [2, 3, 4, 16, 2]))
 @pytest.mark.parametrize("is_inverse", (True, False))
+@pytest.mark.thorough(every=2)
 def test_a_transform_takes_tensors_of_any_rank(
     make_model: Make, opset: int, shape: Sequence[int], is_inverse: bool
 ) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-# A forty-eighth of the suite, half of it a process.
-HALVES, PARTS = (3, 51), 96
+PART, PARTS = 3, 48
+"""Of the suite."""
 
 PROGRAM = """
 import sys, types, warnings
@@ -77,14 +76,7 @@ print(len(ready))
 
 @pytest.mark.slow
 def test_compiled_models_run_where_nobody_else_can_compute() -> None:
-    programs = [f"PART, PARTS = {half}, {PARTS}\n{PROGRAM}" for half in HALVES]
-    with ThreadPoolExecutor(len(HALVES)) as pool:
-        ready = sum(pool.map(_run, programs))
-    assert ready > 40
-
-
-def _run(program: str) -> int:
-    """Run a program, and return the number that it prints at its end."""
+    program = f"PART, PARTS = {PART}, {PARTS}\n{PROGRAM}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
-    return int(done.stdout.split()[-1])
+    assert int(done.stdout.split()[-1]) > 30

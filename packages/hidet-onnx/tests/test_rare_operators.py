@@ -75,6 +75,7 @@ EQUATIONS = {
 
 
 @pytest.mark.parametrize("equation", EQUATIONS)
+@pytest.mark.thorough(every=2)
 def test_einsum_is_that_of_numpy(equation: str, apply: Any) -> None:
     arrays = {f"x{n}": random(*shape, seed=n) for n, shape in enumerate(EQUATIONS[equation])}
     np.testing.assert_allclose(

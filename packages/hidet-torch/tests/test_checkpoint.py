@@ -45,7 +45,7 @@ def _assert_gradient_is_of_the_forward(function: Function, size: int = 240, **op
 
 @pytest.mark.parametrize("preserve", [True, False])
 @pytest.mark.parametrize("name", SCALINGS)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_a_checkpoint_draws_the_same_numbers_again(name: str, preserve: bool) -> None:
     """defects.md C1."""
     _assert_gradient_is_of_the_forward(_checkpointed(SCALINGS[name], preserve_rng_state=preserve))

@@ -95,6 +95,7 @@ def _conv(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         _row("an image", _conv, X.reshape(1, 2, 3, 4), torch.ones(4, 2, 3, 3)),
     ],
 )
+@pytest.mark.thorough(every=2)
 def test_results_lie_in_memory_as_in_eager_mode(check_compiled: Check, function: Any, inputs: tuple[Any, ...]) -> None:
     check_compiled(function, *inputs)
 
@@ -213,6 +214,7 @@ SHARED: dict[str, Any] = {
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.t()])
 @pytest.mark.parametrize("function", SHARED.values(), ids=SHARED)
+@pytest.mark.thorough(every=2)
 def test_views_of_what_is_not_returned_share_memory(function: Any, layout: Any, dynamic: bool) -> None:
     """Seeds 100255, 101949, 103048, 103992, 106534 and 109531."""
     x = layout(torch.arange(48.0).view(8, 6))

@@ -179,6 +179,7 @@ def test_masked_lanes_are_neither_read_nor_written(dtype) -> None:
 
 @pytest.mark.parametrize("lanes", [8, 16, 32])
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u16, dtypes.i32, dtypes.f16, dtypes.bf16, F32], ids=str)
+@pytest.mark.thorough(every=2)
 def test_lanes_that_a_known_mask_leaves_out_are_not_written(dtype, lanes) -> None:
     """LLVM 22.1 writes four bytes where the mask of narrowed values is known to have one lane alone."""
     host = arch_from_text("host")

@@ -66,6 +66,7 @@ def test_running_products_and_logarithms_of_sums(op, axis):
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 @pytest.mark.parametrize("op", ["cummax", "cummin"])
+@pytest.mark.thorough(every=2)
 def test_running_extremes_know_the_latest_position(op, shape, axis):
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
     check(graph_of(op, x, axis=axis), x, 0)

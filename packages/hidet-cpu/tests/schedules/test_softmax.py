@@ -35,6 +35,7 @@ def test_every_float_type_is_computed_wide_and_rounded_once(name: str, dtype: st
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 @pytest.mark.parametrize("shape", [(5, 7, 9), (2, 19, 40), (33, 1, 20)])
+@pytest.mark.thorough(every=2)
 def test_any_axis(axis: int, shape: tuple[int, ...]) -> None:
     assert_compiles_right(lambda g, x: g.emit("softmax", x, axis=axis), random_array(*shape))
 

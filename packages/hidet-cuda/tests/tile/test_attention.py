@@ -136,6 +136,7 @@ WARP_SPECIALIZED = AttentionTiles(128, 32, 2, 8)
     ],
 )
 @pytest.mark.parametrize("is_skewed", [False, True], ids=["in order", "skewed"])
+@pytest.mark.thorough(every=2)
 def test_a_warp_group_may_copy_for_others(rows, length, depth, tiles, is_skewed):
     found, expected = attend(1, rows, length, depth, tiles, warp_specialized=True, is_skewed=is_skewed)
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)

@@ -106,6 +106,7 @@ def test_a_product_with_an_epilogue_is_right(size, tiles):
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("lowering", ["mma", "wgmma", "tma", None])
+@pytest.mark.thorough(every=2)
 def test_a_product_of_warp_groups_is_right(dtype, size, lowering):
     script = pipelined_product(dtype, OF_GROUPS, lowering)
     assert_close(*product(script, "cuda:sm_90a", size, dtype), dtype)

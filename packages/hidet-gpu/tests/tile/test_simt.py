@@ -37,7 +37,7 @@ def run(kernel, grid, arrays):
 @pytest.mark.parametrize(("m", "n", "k"), [(32, 16, 32), (33, 20, 24), (1, 8, 40)])
 @pytest.mark.parametrize(("ta", "tb"), [(False, True), (True, False)])
 @pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.f32, dtypes.i8], ids=str)
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 def test_products_are_right_without_copies_in_the_background(m, n, k, ta, tb, dtype):
     tiles, out = MatmulTiles(32, 16, 16, 2, (2, 1)), dtypes.i32 if dtype.is_int else dtypes.f32
     a, b = (np.random.default_rng(n).integers(-4, 4, shape).astype(dtype.numpy()) for shape in ((m, k), (k, n)))
