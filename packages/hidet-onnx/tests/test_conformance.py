@@ -10,7 +10,7 @@ from hidet.onnx.suite.processes import run_processes
 from hidet.onnx.suite.report import coverage, summary
 
 LEAST_SHARE = 0.97
-"""Of a part's tests, how many have to pass."""
+"""Of a part's tests whose results are not drawn, how many have to pass."""
 
 
 @pytest.mark.slow
@@ -22,7 +22,8 @@ def test_a_part_of_the_suite_gives_right_answers(part: int) -> None:
     crashes = [outcome for outcome in outcomes if "died" in outcome.reason or "uncaught" in outcome.reason]
     assert not crashes, summary(crashes)
     assert not [outcome for outcome in outcomes if outcome.result == "wrong"], summary(outcomes)
-    assert passed >= LEAST_SHARE * len(outcomes), summary(outcomes)
+    judged = sum(outcome.result != "random" for outcome in outcomes)
+    assert passed >= LEAST_SHARE * judged, summary(outcomes)
 
 
 def test_parts_of_the_suite_are_disjoint_and_whole() -> None:
