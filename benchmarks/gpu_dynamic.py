@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import random
-import statistics
 import sys
 import time
 import warnings
@@ -38,6 +37,7 @@ from benchmarks.gpu_rows import GPU_MODELS, build_on_gpu
 from benchmarks.gpu_timing import time_on_gpu
 from benchmarks.llama_layers import llama_inputs
 from benchmarks.options import names_from, report_console
+from benchmarks.results import geometric_mean
 from hidet.cli.timing import measure_alternately
 from hidet.runtime.compiled import CompileReport
 from tests.models.compile_reports import collected_reports
@@ -350,8 +350,9 @@ def _print_ratios(console: Console, what: str, ratios: Sequence[float | None]) -
     """A line, unless none was measured."""
     found = [ratio for ratio in ratios if ratio is not None]
     if found:
-        mean = statistics.geometric_mean(found)
-        console.print(f"{what}: geometric mean {mean:.3f}, worst {max(found):.2f} of {len(found)} sizes")
+        console.print(
+            f"{what}: geometric mean {geometric_mean(found):.3f}, worst {max(found):.2f} of {len(found)} sizes"
+        )
 
 
 if __name__ == "__main__":

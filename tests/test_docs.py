@@ -59,7 +59,6 @@ def forgotten_traces() -> None:
     "page",
     sorted(path.name for path in DOCS.glob("*.md") if path.name not in ELSEWHERE and STEP.search(path.read_text())),
 )
-@pytest.mark.thorough(every=2)
 def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("HIDET_PLUGINS", f"{PLUGINS.get(page, 'hidet.cpu._plugin')},hidet.script_operator._plugin")

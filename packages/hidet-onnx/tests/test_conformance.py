@@ -10,20 +10,19 @@ from hidet.onnx.suite.processes import run_processes
 from hidet.onnx.suite.report import coverage, summary
 
 LEAST_SHARE = 0.97
-"""Of a part's tests whose results are not drawn, how many have to pass."""
+"""Of a part's tests, how many have to pass."""
 
 
 @pytest.mark.slow
-@pytest.mark.thorough(every=12)
-@pytest.mark.parametrize("part", range(12))
+@pytest.mark.thorough(every=6)
+@pytest.mark.parametrize("part", range(6))
 def test_a_part_of_the_suite_gives_right_answers(part: int) -> None:
-    outcomes = run_processes(1, Selection(part, parts=48))
+    outcomes = run_processes(1, Selection(part, parts=24))
     passed = sum(outcome.result == "pass" for outcome in outcomes)
     crashes = [outcome for outcome in outcomes if "died" in outcome.reason or "uncaught" in outcome.reason]
     assert not crashes, summary(crashes)
     assert not [outcome for outcome in outcomes if outcome.result == "wrong"], summary(outcomes)
-    judged = sum(outcome.result != "random" for outcome in outcomes)
-    assert passed >= LEAST_SHARE * judged, summary(outcomes)
+    assert passed >= LEAST_SHARE * len(outcomes), summary(outcomes)
 
 
 def test_parts_of_the_suite_are_disjoint_and_whole() -> None:

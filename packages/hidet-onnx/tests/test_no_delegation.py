@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-PART, PARTS = 3, 48
+PART, PARTS = 3, 32
 """Of the suite."""
 
 PROGRAM = """
@@ -79,4 +79,4 @@ def test_compiled_models_run_where_nobody_else_can_compute() -> None:
     program = f"PART, PARTS = {PART}, {PARTS}\n{PROGRAM}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout.split()[-1]) > 30
+    assert int(done.stdout.split()[-1]) > 60

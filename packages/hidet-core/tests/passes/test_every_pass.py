@@ -38,7 +38,6 @@ def with_gather(graph, ctx):
 
 
 @pytest.mark.parametrize("spec", PASSES, ids=lambda spec: spec.name)
-@pytest.mark.thorough(every=2)
 def test_a_pass_keeps_the_result_and_the_graph_valid(spec, ctx, same_result):
     graph_pass = spec.resolve()()
     changed = 0

@@ -45,7 +45,6 @@ def test_no_schedule_is_left_out() -> None:
 
 @pytest.mark.parametrize("where", ["interpreter", "target"])
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.thorough(every=2)
 def test_a_schedule_gives_what_its_operator_means(name: str, where: Literal["interpreter", "target"]) -> None:
     sizes = [{"m": 5, "n": 37}, {"m": 1, "n": 8}] if "symbol" in GRAPHS[name] else None
     report = check_rule(specs()[name], GRAPHS[name], where=where, sizes=sizes, points=2, seeds=1)

@@ -5,6 +5,7 @@ Each answer becomes a guard: where it is another one, the graph is compiled agai
 
 from __future__ import annotations
 
+import operator
 from importlib import import_module
 from typing import Any
 
@@ -19,8 +20,4 @@ def leave_pools_unguarded() -> None:
     """
     if torch.__version__ < "2.13":  # compared as versions
         sizes: Any = import_module("torch._meta_registrations")
-        sizes.div_rtn = _rounded_down
-
-
-def _rounded_down(size: Any, divisor: Any) -> Any:
-    return size // divisor
+        sizes.div_rtn = operator.floordiv
