@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import Any
 
 import pytest
 
-from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
 from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launches
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.entries import compiled_entry
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.cuda.testing.schedules import with_threads
 from hidet.cuda.testing.tasks import scheduled_task
@@ -21,9 +19,6 @@ from hidet.ir.func import Module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.ir.structural import structural_hash
-from hidet.passes.manager import run_program_passes
-from hidet.plugins.host import load_registry
-from hidet.target import CompileJob
 
 TEXT = """
 module(entry="main")
@@ -45,21 +40,10 @@ def module(options: str = "", before: str = "", attributes: str = "") -> Module:
     return parse_module(text.replace("    x[i] = 1.0", f"{before}    x[i] = 1.0"), INTRINSICS)
 
 
-def loaded(given: Module, arch: str, fake: FakeDriver) -> Any:
-    """The entry of a module that went through all passes."""
-    target = CudaTarget(arch)
-    target.__dict__["memory"] = fake.memory()
-    ctx = CompileContext(
-        target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
-    )
-    (binary,) = target.compile([CompileJob("job", run_program_passes(given, ctx))])
-    return target.load([binary]).function("main", None)
-
-
 def launched(arch: str, options: str = "", before: str = "", attributes: str = "", calls: int = 1) -> list[Launch]:
     """The launches, two a call, of a module that went through all passes."""
     fake = FakeDriver()
-    run = loaded(module(options, before, attributes), arch, fake)
+    run = compiled_entry(module(options, before, attributes), arch, fake)
     for _ in range(calls):
         run(4096, 9)
     return fake.launches
@@ -173,7 +157,7 @@ def test_a_kernel_is_told_whether_it_is_independent_of_those_since_the_last_one_
     fake = FakeDriver()
     told: list[int] = []
     fake.on_launch = lambda launch: told.append(launch.word(1) & 0xFFFFFFFF)
-    run = loaded(parse_module(textwrap.dedent(CALLS), INTRINSICS), "sm_90a", fake)
+    run = compiled_entry(parse_module(textwrap.dedent(CALLS), INTRINSICS), "sm_90a", fake)
     run(4096, 9)
     # The first of the last two waits, because the call before it, which it does not depend on, has launched nothing.
     expected = [0, 1, 1, 0, 0, 1]

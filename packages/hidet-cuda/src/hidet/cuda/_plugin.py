@@ -148,6 +148,14 @@ def hidet_passes() -> Iterable[PassSpec]:
             load="hidet.cuda.passes.overlapped_launches:OverlappedLaunches",
             doc="kernels start while the one before them ends, from sm_90 on",
         ),
+        PassSpec(
+            name="cuda-spread-blocks",
+            level="program",
+            targets=("cuda",),
+            after=("cuda-overlapped-launches",),
+            load="hidet.cuda.passes.spread_blocks:SpreadBlocks",
+            doc="blocks of kernels that start early ask for shared memory so that no multiprocessor has too many",
+        ),
     ]
 
 

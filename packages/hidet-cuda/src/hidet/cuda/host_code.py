@@ -196,7 +196,8 @@ class _Host:
         grid, block = three_extents(node.grid), three_extents(node.block)
         shared = build.index(self.shared.get(node.kernel, 0))
         if node.shared_bytes is not None:
-            shared = shared + node.shared_bytes
+            flag = build.cast(build.load(self.context, INDEPENDENT), dtypes.i32)
+            shared = shared + rewrite(node.shared_bytes, lambda n: flag if is_independent_flag(n) else None)
         handle = Var("handle", _WORD)
         stmts.append(s.Declare(handle, Load(Bitcast(cell, PointerType(_WORD)), (build.index(0),), _WORD)))
         attributes = self._attributes(node, kernel)

@@ -1,4 +1,4 @@
-"""What host code tells a kernel of its launch: arguments that no caller passes, which are calls of intrinsics."""
+"""What host code tells a kernel of its launch: values that no caller passes, which are calls of intrinsics."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from hidet import dtypes
 from hidet.cuda.intrinsic_families import LAUNCHES
-from hidet.ir.expr import Call, Expr
+from hidet.ir.expr import Call
 from hidet.ir.intrinsic import Intrinsic, table
 from hidet.ir.intrinsic_call import call_intrinsic
+from hidet.ir.node import IRNode
 
 _INDEPENDENT = Intrinsic(
     name="cuda.launch.is_independent",
@@ -33,6 +34,6 @@ def independent_flag() -> Call:
     return call_intrinsic(_INDEPENDENT)
 
 
-def is_independent_flag(argument: Expr) -> bool:
-    """Whether an argument of a launch is that."""
-    return isinstance(argument, Call) and argument.callee == _INDEPENDENT.name
+def is_independent_flag(node: IRNode) -> bool:
+    """Whether an argument of a launch, or what its shared memory is computed from, is that."""
+    return isinstance(node, Call) and node.callee == _INDEPENDENT.name
