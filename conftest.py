@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.sampling import chosen_cases
+
 # What somebody has tuned on this machine would change schedules, and with them what tests expect of them.
 os.environ.setdefault("HIDET_TUNE_STORE", "off")
 
@@ -47,16 +49,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     """Tests that run on demand alone."""
     found = {item for item in items if item.get_closest_marker("models") is not None}
-    seen: Counter[str] = Counter()
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        marker = item.get_closest_marker("thorough")
-        if marker is None or item in found:
-            continue
-        every, name = marker.kwargs.get("every"), item.nodeid.partition("[")[0]
-        if every is None or seen[name] % every:
-            found.add(item)
-        seen[name] += 1
+        if item not in found and item.get_closest_marker("thorough") is not None:
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for group in groups.values():
+        marker = group[0].get_closest_marker("thorough")
+        every = None if marker is None else marker.kwargs.get("every")
+        cases = [_values(item) for item in group]
+        chosen = [] if every is None else chosen_cases(cases, every)
+        found |= set(group) - {group[number] for number in chosen}
     return found
+
+
+def _values(item: pytest.Item) -> dict[str, int]:
+    """Which value each parameter of a case has: a number for each, as cases share them."""
+    callspec = getattr(item, "callspec", None)
+    return {} if callspec is None else {name: id(value) for name, value in callspec.params.items()}
 
 
 def _has_device() -> bool:
