@@ -82,9 +82,11 @@ def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, target: GpuTarget) 
 
 
 def _simt_sums(problem: AttentionProblem, tiles: SimtTiles) -> int:
-    """Registers of a block for scores, for entries of a mask on their way to them, and for results."""
+    """Registers of a block for scores, for entries of a mask on their way to them, for results, and for where windows
+    of a thread's rows begin in packed sequences."""
     scores = tiles.keys if problem.mask is None else 2 * tiles.keys
-    return tiles.rows * (tiles.padded(problem.width) + scores) * problem.compute.nbytes // 4
+    begins = SIDE * tiles.threads if problem.packed is not None and problem.window[0] is not None else 0
+    return tiles.rows * (tiles.padded(problem.width) + scores) * problem.compute.nbytes // 4 + begins
 
 
 def simt_space(problem: AttentionProblem, target: GpuTarget) -> Space[SimtTiles]:
