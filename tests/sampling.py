@@ -1,4 +1,4 @@
-"""Which cases of a test run by default: one in so many, with every value of every parameter among them."""
+"""Which cases of a test run by default: one in so many; where several parameters vary, with every value of each."""
 
 from __future__ import annotations
 

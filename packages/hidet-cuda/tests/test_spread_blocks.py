@@ -43,14 +43,14 @@ def module(blocks: int = 1, elements: int = 2048, options: str = "", attributes:
     return parse_module(text, INTRINSICS)
 
 
-def asked(given: Module, arch: str = "sm_90a") -> list[int]:
+def launch_and_list_shared(given: Module, arch: str = "sm_90a") -> list[int]:
     """Dynamic shared memory of each launch of a module that went through all passes."""
     fake = FakeDriver()
     compiled_entry(given, arch, fake)(4096, 9)
     return [launch.shared for launch in fake.launches]
 
 
-def fitting(nbytes: int) -> int:
+def count_fitting(nbytes: int) -> int:
     """How many blocks of so much shared memory a multiprocessor has room for."""
     return SHARED // (-(-nbytes // 128) * 128 + BLOCK_RESERVED_SHARED)
 
@@ -58,27 +58,32 @@ def fitting(nbytes: int) -> int:
 @pytest.mark.parametrize("blocks", [1, 131, 132, 133, 264, 265, 384, 528, 1000, 1320])
 def test_a_multiprocessor_has_room_for_its_share_of_the_blocks_and_no_more(blocks: int) -> None:
     elements = 2048
-    first, _ = asked(module(blocks, elements))
-    assert fitting(4 * elements + first) == -(-blocks // MULTIPROCESSORS)
+    first, _ = launch_and_list_shared(module(blocks, elements))
+    assert count_fitting(4 * elements + first) == -(-blocks // MULTIPROCESSORS)
 
 
-def test_blocks_that_are_few_enough_anyway_ask_for_nothing() -> None:
+def test_blocks_of_any_memory_have_room_for_their_share_where_they_have_it_at_all() -> None:
     for blocks, elements in ((132 * 40, 2048), (1, 11 * 1024)):
-        first, _ = asked(module(blocks, elements))
-        assert fitting(4 * elements + first) == min(fitting(4 * elements), -(-blocks // MULTIPROCESSORS))
-    assert asked(module(132 * 40)) == [0, 0]
+        first, _ = launch_and_list_shared(module(blocks, elements))
+        assert count_fitting(4 * elements + first) == min(count_fitting(4 * elements), -(-blocks // MULTIPROCESSORS))
+
+
+def test_blocks_of_which_there_is_no_room_for_more_ask_for_nothing_besides() -> None:
+    assert launch_and_list_shared(module(132 * 40)) == [0, 0]
+    # Arrays beyond 48 KiB are dynamic shared memory.
+    assert launch_and_list_shared(module(1, 32 * 1024)) == [128 * 1024] * 2
 
 
 def test_a_kernel_beside_others_leaves_them_room() -> None:
-    first, beside = asked(module(1))
+    first, beside = launch_and_list_shared(module(1))
     assert first > 100_000 and beside == 0
-    assert asked(module(1, options=", shared_bytes=512"))[1] == 512
+    assert launch_and_list_shared(module(1, options=", shared_bytes=512"))[1] == 512
 
 
 def test_what_a_launch_asks_for_itself_is_the_least() -> None:
-    first, _ = asked(module(1, options=", shared_bytes=512"))
-    assert first == asked(module(1))[0]
-    assert asked(module(1, options=", shared_bytes=150000")) == [150000, 150000]
+    first, _ = launch_and_list_shared(module(1, options=", shared_bytes=512"))
+    assert first == launch_and_list_shared(module(1))[0]
+    assert launch_and_list_shared(module(1, options=", shared_bytes=150000")) == [150000, 150000]
 
 
 @pytest.mark.parametrize(
@@ -91,14 +96,15 @@ def test_what_a_launch_asks_for_itself_is_the_least() -> None:
     ],
 )
 def test_other_blocks_are_placed_as_the_device_likes(arch: str, elements: int, options: str) -> None:
-    assert asked(module(1, elements, options), arch) == [0, 0]
+    assert launch_and_list_shared(module(1, elements, options), arch) == [0, 0]
 
 
-def test_the_pass_changes_nothing_twice_and_nothing_where_no_kernel_starts_early() -> None:
-    target = CudaTarget("sm_90a")
-    assert spread_blocks(module(), target) is not None
-    assert print_module(spread_blocks(module(), target)) == print_module(module())
-    early = module(attributes="(overlapped=True)")
-    once = spread_blocks(early, target)
-    assert "shared_bytes" in print_module(once)
-    assert print_module(parse_module(print_module(once), INTRINSICS)) == print_module(once)
+def test_the_same_module_comes_back_where_no_kernel_starts_early() -> None:
+    given = module()
+    assert spread_blocks(given, CudaTarget("sm_90a")) is given
+
+
+def test_what_launches_ask_for_is_read_back_from_text() -> None:
+    text = print_module(spread_blocks(module(attributes="(overlapped=True)"), CudaTarget("sm_90a")))
+    assert "shared_bytes" in text
+    assert print_module(parse_module(text, INTRINSICS)) == text

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hidet.errors import OptionError
+
+if TYPE_CHECKING:
+    from hidet.target import GpuTarget
 
 _NAME = re.compile(r"sm_(\d+)([af]?)")
 
@@ -74,6 +78,11 @@ def usual_facts(capability: int) -> DeviceFacts:
         _THREADS.get(capability, _FEWEST_THREADS),
         shared + BLOCK_RESERVED_SHARED,
     )
+
+
+def fitting_blocks(shared_bytes: int, target: GpuTarget) -> int:
+    """Blocks whose shared memory fits into that of a multiprocessor."""
+    return target.multiprocessor_shared_memory // (shared_bytes + BLOCK_RESERVED_SHARED)
 
 
 def has_feature(architecture: str, feature: str) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.cuda.arch import BLOCK_RESERVED_SHARED
+from hidet.cuda.arch import BLOCK_RESERVED_SHARED, fitting_blocks
 from hidet.cuda.launch_flags import independent_flag, is_independent_flag
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED
 from hidet.gpu.codegen.function import array_bytes, shared_arrays
+from hidet.gpu.schedules.amounts import ceil_ratio
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ir.func import Function, Module
@@ -72,8 +74,8 @@ def _asking(node: Launch, early: Mapping[str, int], target: GpuTarget) -> Launch
         return None
     if declared < _LEAST_DECLARED and node.shared_bytes is None:
         return None
-    if 2 * (declared + BLOCK_RESERVED_SHARED) > target.multiprocessor_shared_memory:
-        return None  # there is room for one block
+    if fitting_blocks(declared, target) < 2:
+        return None
     own = build.index(0) if node.shared_bytes is None else node.shared_bytes
     asked = build.maximum(_least_bytes(node, target) - declared, own)
     if any(is_independent_flag(argument) for argument in node.arguments):
@@ -85,8 +87,5 @@ def _least_bytes(node: Launch, target: GpuTarget) -> Expr:
     """Shared memory of a block, of which a multiprocessor has not enough for one block more than its share."""
     whole = target.multiprocessor_shared_memory // _UNIT
     reserved = BLOCK_RESERVED_SHARED // _UNIT
-    blocks: Expr = build.index(1)
-    for extent in node.grid:
-        blocks = blocks * extent
-    share = (blocks + (target.multiprocessors - 1)) // target.multiprocessors
+    share = ceil_ratio(math.prod(node.grid, start=build.index(1)), target.multiprocessors)
     return (build.index(whole) // (share + 1) + (1 - reserved)) * _UNIT

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hidet import dims
-from hidet.cuda.arch import BLOCK_RESERVED_SHARED
+from hidet.cuda.arch import fitting_blocks
 from hidet.cuda.schedules.attention_plan import Plan, padded, shared_bytes, splits_of
 from hidet.gpu.schedules.attention_heads import head_extents, row_count
 from hidet.gpu.schedules.attention_simt import SimtTiles
@@ -63,7 +63,7 @@ def attention_seconds(
     blocks = heads * -(-rows // tile_rows) * splits
     seen = (keys + min(keys, tile_rows)) / 2 if problem.is_causal else keys / splits
     steps = max(1.0, seen / tile_keys)
-    fitting = target.multiprocessor_shared_memory // (shared + BLOCK_RESERVED_SHARED)
+    fitting = fitting_blocks(shared, target)
     own = max(1.0, blocks / constants.cores if problem.is_causal else float(-(-blocks // constants.cores)))
     resident = max(1.0, min(own, fitting, _WARPS * WARP // threads, target.multiprocessor_threads // threads))
     scores = tile_rows * tile_keys

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from hidet.cuda.arch import BLOCK_RESERVED_SHARED
+from hidet.cuda.arch import fitting_blocks
 from hidet.gpu.schedules.amounts import Amount, ceil_ratio, largest, ratio, smallest
 from hidet.gpu.schedules.tiling import (
     FILL,
@@ -371,7 +371,7 @@ def warp_specialized_bytes(tiles: MatmulTiles) -> int:
 
 def resident_blocks(shared_bytes: int, threads: int, target: GpuTarget) -> int:
     """Warp-specialized blocks that a multiprocessor runs at once."""
-    return max(1, min(_fitting(shared_bytes, target), target.multiprocessor_threads // threads))
+    return max(1, min(fitting_blocks(shared_bytes, target), target.multiprocessor_threads // threads))
 
 
 def copied_bytes(tiles: MatmulTiles, copied: Copied) -> int:
@@ -387,12 +387,7 @@ def _resident(tiles: MatmulTiles, copied: Copied, target: GpuTarget) -> int:
     """Blocks that a multiprocessor runs at once."""
     shared = copied_bytes(tiles, copied)
     threads = target.warp_size * tiles.warps[0] * tiles.warps[1]
-    return max(1, min(_fitting(shared, target), target.multiprocessor_registers // _THREAD_REGISTERS // threads))
-
-
-def _fitting(shared_bytes: int, target: GpuTarget) -> int:
-    """Blocks whose shared memory fits into that of a multiprocessor."""
-    return target.multiprocessor_shared_memory // (shared_bytes + BLOCK_RESERVED_SHARED)
+    return max(1, min(fitting_blocks(shared, target), target.multiprocessor_registers // _THREAD_REGISTERS // threads))
 
 
 def unaligned(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
