@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hidet import dims
 from hidet.compute.definition import SUM, Definition, Operand, compute, reduce, single
 from hidet.dims import Dim
 from hidet.errors import ShapeError
@@ -92,6 +93,47 @@ def _conv(
     return single(present(x, weight, bias), compute("conv", (batch, filters, *windows.counts), value))
 
 
+def _conv_padded_channels(
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    *,
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+) -> Definition:
+    name = "conv_padded_channels"
+    _checked(name, x, weight, bias)
+    batch, channels = x.shape[:2]
+    filters, width, *kernel = weight.shape
+    if dims.prove_le(channels, width) is False:
+        raise ShapeError(f"operator {name}: x has {channels} channels, more than weight {shape_text(weight.shape)}")
+    windows = windows_of(name, x.shape, kernel, stride, padding, dilation)
+    _require_bias(name, bias, filters)
+    windows.require_fit(name)
+
+    def value(n: Expr, o: Expr, *out: Expr) -> Expr:
+        def product(c: Expr, *taps: Expr) -> Expr:
+            places = windows.places(out, taps)
+            is_stored = build.logical_and(windows.legal(places), c < build.index(channels))
+            pixel = build.select(is_stored, x[(n, c, *places)], build.const(0, x.dtype))
+            return widen(pixel) * widen(weight[(o, c, *taps)])
+
+        total: Expr = reduce(SUM, (width, *kernel), product)
+        return build.cast(total if bias is None else total + widen(bias[o]), x.dtype)
+
+    return single(present(x, weight, bias), compute(name, (batch, filters, *windows.counts), value))
+
+
+def _decompose_padded_channels(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:
+    x, weight, *bias = inputs
+    assert x is not None and weight is not None
+    more = weight.tensor.shape[1] - x.tensor.shape[1]
+    pads = [(0, more if axis == 1 else 0) for axis in range(x.tensor.rank)]
+    padded = builder.emit("pad", x, pads=pads, mode="constant", value=0)
+    return (builder.emit("conv", padded, weight, *bias, **attrs),)
+
+
 def _conv_transpose(
     x: Operand,
     weight: Operand,
@@ -163,6 +205,16 @@ SPECS: tuple[OperatorSpec, ...] = (
         doc="Cross-correlation of x[n, c, *space] with weight[o, c / groups, *kernel] + bias[o] -> [n, o, *result] "
         "with result = (space + before + after - dilation * (kernel - 1) - 1) // stride + 1; torch conv1d to conv3d. "
         "One type.",
+    ),
+    OperatorSpec(
+        name="conv_padded_channels",
+        inputs=("x", "weight", "bias?"),
+        attributes=(STRIDE, PADDING, DILATION),
+        kind="anchor",
+        define=_conv_padded_channels,
+        decompose=_decompose_padded_channels,
+        family="convolution",
+        doc="conv of x with channels of zeros behind its own, as many as weight[o, c, *kernel] has more. One group.",
     ),
     OperatorSpec(
         name="conv_transpose",

@@ -115,6 +115,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="products and convolutions of f32 run on matrix units where tf32 is allowed",
         ),
         PassSpec(
+            name="cuda-windows-as-channels",
+            level="graph",
+            targets=("cuda",),
+            after=("assign-layout", "gpu-im2col-patches"),
+            before=("gpu-channels-last",),
+            load="hidet.cuda.passes.windows_as_channels:WindowsAsChannels",
+            doc="convolutions of few channels that step over columns see windows of lines as channels",
+        ),
+        PassSpec(
             name="cuda-rows-along-k",
             level="graph",
             targets=("cuda",),
@@ -164,7 +173,15 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
     return [
         ScheduleSpec(
             name="cuda.matmul",
-            ops=("matmul", "linear", "stacked_linear", "gated_linear", "conv", "block_scaled_matmul"),
+            ops=(
+                "matmul",
+                "linear",
+                "stacked_linear",
+                "gated_linear",
+                "conv",
+                "conv_padded_channels",
+                "block_scaled_matmul",
+            ),
             targets=("cuda",),
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",

@@ -21,6 +21,7 @@ from hidet.cuda.schedules.tiling import (
 from hidet.dims import Dim
 from hidet.errors import ShapeError
 from hidet.gpu.schedules.matmul import epilogue_instructions, how_copied, scratch_of
+from hidet.gpu.schedules.operands import CONVOLUTIONS
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -130,7 +131,7 @@ def fastest_of_call(builder: ProgramBuilder, task: Task, product: Product, param
     for rows in range(1, GEMV_MAX_ROWS + 1):
         few = replace(product, m=rows)
         # Images are not of one pixel.
-        if task.op_name != "conv" and dims.prove_equal(product.m, rows) is not False and is_gemv(few):
+        if task.op_name not in CONVOLUTIONS and dims.prove_equal(product.m, rows) is not False and is_gemv(few):
             made = ProductLaunches(builder, task, few, Tiling(GEMV_TILES), target, 1, None)
             fastest = If(build.equal(m, rows), MatrixUnitLaunches(made).multiply_usual(), fastest)
     any_call = MatrixUnitLaunches(ProductLaunches(builder, task, product, tilings[0], target, 1, None))

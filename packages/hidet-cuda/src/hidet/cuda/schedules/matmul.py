@@ -33,7 +33,7 @@ from hidet.cuda.schedules.tiling import choose_tiling, close_tilings
 from hidet.dtypes import DType
 from hidet.gpu.schedules.matmul import TOTALS, extents_of, is_small, scratch_of, sums_usually
 from hidet.gpu.schedules.occupancy import per_device
-from hidet.gpu.schedules.operands import find_product
+from hidet.gpu.schedules.operands import CONVOLUTIONS, find_product
 from hidet.gpu.schedules.product import FACTORS_OF_8_BITS, MatrixOperand, Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -68,7 +68,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
             product = find_product(task, factors, dtypes.f16)
             assert product is not None
         is_wide = not is_small(product, per_device(_WIDE_BY_REDUCTION, target))
-        if factors is None and not is_wide and task.op_name != "conv":
+        if factors is None and not is_wide and task.op_name not in CONVOLUTIONS:
             return None
         return Match(task, product)
 
@@ -92,7 +92,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
     @staticmethod
     def _by_size(match: Match[Product], ctx: CompileContext) -> Tiling | None:
         """Several tilings, where sizes are known at a call alone."""
-        product, is_of_images = match.data, match.task.op_name == "conv"
+        product, is_of_images = match.data, match.task.op_name in CONVOLUTIONS
         if not product.uses_matrix_units or not has_symbols(product):
             return None
         target = gpu_target(ctx.target)

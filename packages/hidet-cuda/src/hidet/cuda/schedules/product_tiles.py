@@ -164,9 +164,9 @@ def can_be_warp_specialized(product: Product, target: GpuTarget) -> bool:
 
 def _is_copied(operand: MatrixOperand | PatchOperand) -> bool:
     """Whether TMA copies tiles of an operand."""
-    if operand.align != ALIGN:
-        return False
-    return _has_apart_rows(operand) if isinstance(operand, MatrixOperand) else _has_pixel_columns(operand)
+    if isinstance(operand, MatrixOperand):
+        return operand.align == ALIGN and _has_apart_rows(operand)
+    return operand.pixel_align == ALIGN and _has_pixel_columns(operand)
 
 
 def _has_pixel_columns(operand: PatchOperand) -> bool:

@@ -132,7 +132,7 @@ class PixelMap:
         upper = tuple(given(place - (axis.extent - 1)) for place, axis in zip(last, space, strict=True))
         return MapRequest(
             _as_tile(self.tile, self.source, given(patches.pointer)),
-            tuple(map(given, (patches.channels, *(axis.extent for axis in space), patches.images))),
+            tuple(map(given, (patches.stored, *(axis.extent for axis in space), patches.images))),
             tuple(given(stride) * nbytes for stride in (*(axis.stride for axis in space), patches.image_stride)),
             (_panel_columns(self.tile),),
             layout.panel_chunks * 16,

@@ -25,6 +25,8 @@ from hidet.ir.expr import Var
 from hidet.operators.windows import per_axis, side_pairs
 from hidet.schedule.task import Task, TaskTensor
 
+CONVOLUTIONS = ("conv", "conv_padded_channels")
+"""Operators whose left or right matrix is what filters see of images."""
 _MOST_BATCH_AXES = 3
 """Along which matrices lie irregularly: a tensor map has five axes."""
 
@@ -239,7 +241,7 @@ def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim])
     assert task.anchor is not None
     attrs, x, w = task.anchor.attrs, left.type, right.type
     space = range(2, len(shape))
-    groups: int = attrs["groups"]
+    groups: int = attrs.get("groups", 1)
     filters, channels, *taps = w.shape
     if groups > 1 and not (isinstance(channels, int) and channels * w.dtype.nbytes % 16 == 0):
         # Narrow groups leave most of a tile empty: these are no products.
@@ -250,15 +252,16 @@ def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim])
     columns = _walked(w, (*space, 1))
     if columns is None or columns[1] not in (0, 1):
         return
+    stored = x.shape[1] if task.op_name == "conv_padded_channels" else None
     filter_rows = (filters if groups == 1 else dims.floordiv(filters, groups), w.element_strides[0])
 
     def image(images: Dim, is_transposed: bool, *batch_strides: Dim) -> MatrixOperand | PatchOperand:
         axes = window_axes(attrs, x, taps, shape)
         walked = _walked(x, (0, *space) if images != 1 else space)
-        if all(_is_plain(axis) for axis in axes) and walked is not None:
+        if all(_is_plain(axis) for axis in axes) and walked is not None and stored is None:
             rows = images * dims.product([axis.results for axis in axes])
             return MatrixOperand(left, rows, channels, walked[1], is_transposed, batch_strides)
-        return PatchOperand(left, images, x.element_strides[0], axes, channels, is_transposed, batch_strides)
+        return PatchOperand(left, images, x.element_strides[0], axes, channels, is_transposed, batch_strides, stored)
 
     def matrix(is_transposed: bool, *batch_strides: Dim) -> MatrixOperand:
         return MatrixOperand(right, filter_rows[0], k, filter_rows[1], is_transposed, batch_strides)
@@ -300,6 +303,7 @@ _OPERANDS: Mapping[str, Callable[[Task, TaskTensor, TaskTensor, Sequence[Dim]], 
     "gated_linear": _gated_linear,
     "matmul": _matmul,
     "conv": _conv,
+    "conv_padded_channels": _conv,
     "block_scaled_matmul": _block_scaled_matmul,
 }
 

@@ -101,7 +101,8 @@ class PatchOperand:
     """What a filter sees of images whose channels are neighbours, as rows (`hidet.gpu.tile.templates.patches`).
 
     channels: those that one filter sees. is_transposed: whether it is the right operand. batch_strides: between the
-    images of different products, along each axis of the batch.
+    images of different products, along each axis of the batch. stored: channels that are in memory, with zeros behind
+    them; None for all.
     """
 
     tensor: TaskTensor
@@ -111,6 +112,7 @@ class PatchOperand:
     channels: Dim
     is_transposed: bool
     batch_strides: tuple[Dim, ...]
+    stored: Dim | None = None
 
     @property
     def tensors(self) -> tuple[TaskTensor, ...]:
@@ -119,11 +121,18 @@ class PatchOperand:
 
     @property
     def align(self) -> int:
-        """Bytes that the channels of a tap are known to be and start at multiples of."""
-        strides = [axis.stride for axis in self.axes]
-        return known_align(
-            self.tensor.type.dtype.nbytes, self.channels, self.image_stride, *self.batch_strides, *strides
-        )
+        """Bytes that the channels of a tap in memory are known to be and start at multiples of."""
+        nbytes = self.tensor.type.dtype.nbytes
+        return known_align(nbytes, self.channels if self.stored is None else self.stored, *self._strides)
+
+    @property
+    def pixel_align(self) -> int:
+        """Bytes that pixels are known to start at multiples of."""
+        return known_align(self.tensor.type.dtype.nbytes, *self._strides)
+
+    @property
+    def _strides(self) -> tuple[Dim, ...]:
+        return (self.image_stride, *self.batch_strides, *(axis.stride for axis in self.axes))
 
     @property
     def is_of_one_image(self) -> bool:
@@ -163,11 +172,21 @@ class PatchOperand:
         place = moved(scope, pointer, numbers, self.batch_strides)
         images, image_stride = scope.size(self.images, "images"), scope.size(self.image_stride, "image_stride")
         channels = scope.size(self.channels, "channels")
+        stored = None if self.stored is None else scope.size(self.stored, "stored")
         of_numbers = dtypes.i32 if is_small else dtypes.i64
         of_places = dtypes.i32 if is_small and self._has_small_places else dtypes.i64
         among = (pointer, scope.size(self.tensor.type.shape[0], "images"), numbers[0]) if self.is_of_one_image else None
         return patches(
-            place, images, image_stride, axes, channels, align, of_numbers=of_numbers, of_places=of_places, among=among
+            place,
+            images,
+            image_stride,
+            axes,
+            channels,
+            align,
+            of_numbers=of_numbers,
+            of_places=of_places,
+            stored=stored,
+            among=among,
         )
 
     @property

@@ -85,7 +85,8 @@ class PatchAxis:
 class Patches:
     """What a `Gathered` is made of whose rows are what a filter sees of images, a place of the filter a row, images
     first; columns count the filter's taps, and within a tap its channels, which are neighbours in memory. pointer: to
-    `images` in memory, `image_stride` elements from one to the next. first: the image of row 0.
+    `images` in memory, `image_stride` elements from one to the next. first: the image of row 0. stored: channels that
+    are in memory; those behind them are zeros.
     """
 
     pointer: Expr
@@ -94,6 +95,7 @@ class Patches:
     image_stride: Expr
     axes: tuple[PatchAxis, ...]
     channels: Expr
+    stored: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)

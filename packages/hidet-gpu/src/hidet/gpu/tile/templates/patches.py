@@ -28,6 +28,7 @@ def patches(
     *,
     of_numbers: DType,
     of_places: DType,
+    stored: Expr | None = None,
     among: tuple[Expr, Expr, Expr] | None = None,
 ) -> Gathered:
     """[images * places, taps * channels] of the image at `pointer`, `image_stride` elements from one to the next.
@@ -35,9 +36,10 @@ def patches(
     channels, taps and places are counted in this order, the last fastest: images, places by axis; taps by axis,
     channels. align: bytes that the address and all places of taps are known to be multiples of; channels of a tap are
     a multiple of it. of_numbers: i32, where numbers of rows and columns, positions in an image and distances between
-    elements of a filter's place fit, or i64; of_places: the same for places of elements. among: where these images are
-    some of more that lie alike, a pointer to those, their number, and which of them is the first one here; None where
-    there are no others.
+    elements of a filter's place fit, or i64; of_places: the same for places of elements. stored: how many of the
+    channels are in memory, a multiple of `align` as well, behind which there are zeros; None for all. among: where
+    these images are some of more that lie alike, a pointer to those, their number, and which of them is the first one
+    here; None where there are no others.
     """
     rows = images * _product([axis.results for axis in axes])
     taps = _product([axis.taps for axis in axes])
@@ -62,7 +64,10 @@ def patches(
         base = base + build.cast(origin, of_places) * build.cast(axis.stride, of_places)
         offset = offset + reach * build.cast(axis.stride, of_numbers)
         if inside is None:
-            origin, reach = build.select(row < rows, origin, far), build.select(column < columns, reach, far)
+            is_read = column < columns
+            if stored is not None:
+                is_read = build.logical_and(is_read, build.cast(channel, build.INDEX) < stored)
+            origin, reach = build.select(row < rows, origin, far), build.select(is_read, reach, far)
         position = row_values.add("origin", origin) + column_values.add("reach", reach)
         # One comparison for both ends: what is below zero is large without a sign.
         is_on_axis = build.cast(position, natural) < build.cast(axis.extent, natural)
@@ -73,7 +78,7 @@ def patches(
     place = build.cast(base + build.cast(offset, of_places), build.INDEX)
     by_row, by_column = tuple(row_values.pairs), tuple(column_values.pairs)
     whole, count, at = among or (pointer, images, build.index(0))
-    described = Patches(whole, count, at, image_stride, tuple(axes), channels)
+    described = Patches(whole, count, at, image_stride, tuple(axes), channels, channels if stored is None else stored)
     return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, inside, align, described)
 
 
