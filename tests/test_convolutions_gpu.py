@@ -64,6 +64,34 @@ def test_convolutions_are_as_exact_as_eager(name: str, memory: str, dtype: torch
     check(layer, x, dtype)
 
 
+FIRST_LAYERS = {
+    "seven by seven": lambda: nn.Conv2d(3, 64, 7, stride=2, padding=3),
+    "three by three": lambda: nn.Conv2d(3, 32, 3, stride=2, padding=1),
+    "three by three, without padding": lambda: nn.Conv2d(3, 32, 3, stride=2),
+    "one colour": lambda: nn.Conv2d(1, 96, 5, stride=2, padding=2),
+    "all taps": lambda: nn.Conv2d(4, 24, 8, stride=4, padding=2),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [(2, 224, 224), (5, 61, 70), (33, 97, 131)])
+@pytest.mark.parametrize("name", FIRST_LAYERS)
+def test_filters_of_a_first_layer_see_no_pixel_beyond_theirs(
+    name: str, size: tuple[int, int, int], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    layer = FIRST_LAYERS[name]().cuda().to(dtype)
+    images, height, width = size
+    x = torch.randn(images, layer.in_channels, height, width, device="cuda", dtype=dtype)
+    # A zero of a filter that is too long would make NaN of these.
+    x[0, 0, height // 2, width // 2 :: 9] = torch.inf
+    x[-1, -1, :: height // 3, 5] = torch.nan
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found, expected = torch.compile(layer, backend="hidet")(x), layer.double()(x.double())
+    torch.testing.assert_close(found.double(), expected, rtol=2e-2, atol=2e-2, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1000, 2048), (40, 24, 4096), (196, 256, 2304), (33, 77, 1111)])
 def test_long_products_of_few_rows_are_as_exact_as_eager(m: int, n: int, k: int, dtype: torch.dtype) -> None:

@@ -52,6 +52,36 @@ def test_conv_pads_each_side_on_its_own(apply: Any, make: Any, assert_matches: A
     assert_matches(apply("conv", x, weight, padding=((0, 1), (2, 0))), theirs, scale=8)
 
 
+PADDED: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 3, 9), (4, 5, 3), {"padding": 1}),
+    ((2, 3, 7, 9), (5, 8, 3, 3), {"stride": 2, "padding": ((1, 0), (2, 1))}),
+    ((1, 4, 6, 5), (2, 4, 2, 1), {"dilation": (2, 1)}),
+)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("shape", "kernel", "attrs"), PADDED)
+def test_conv_padded_channels_is_a_convolution_of_an_image_with_zeros_behind_its_channels(
+    shape: Any, kernel: Any, attrs: dict[str, Any], dtype: str, apply: Any, make: Any, operators: Any
+) -> None:
+    x, weight, bias = make(shape, dtype), make(kernel, dtype, seed=1), make(kernel[:1], dtype, seed=2)
+    padded = F.pad(x, (0, 0) * (len(shape) - 2) + (0, kernel[1] - shape[1]))
+    for b in (None, bias):
+        assert torch.equal(
+            apply("conv_padded_channels", x, weight, b, **attrs), apply("conv", padded, weight, b, **attrs)
+        )
+    builder = GraphBuilder(operators)
+    given = [builder.input(TensorType(dtypes.f32, size)) for size in (shape, kernel)]
+    spec = operators["conv_padded_channels"]
+    parts = builder.build(spec.decompose(builder, given, spec.attrs(attrs)))
+    assert [node.op.name for node in parts.nodes] == ["pad", "conv"]
+
+
+def test_more_channels_than_those_of_the_filters_are_refused(apply: Any, make: Any) -> None:
+    with pytest.raises(ShapeError, match="conv_padded_channels: x has 3 channels, more than weight"):
+        apply("conv_padded_channels", make((1, 3, 5, 5)), make((4, 2, 3, 3)))
+
+
 TRANSPOSED: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
     ((2, 3, 5), (3, 4, 3), {}),
     ((2, 4, 5, 6), (4, 3, 3, 2), {"stride": (2, 3), "padding": (1, 0), "output_padding": (1, 2)}),
