@@ -132,3 +132,8 @@ def test_windows_are_copied_by_tma_with_zeros_behind_their_channels(filters: int
     first, *_ = sources_of(text, "sm_90a")
     assert "im2col" in first
     assert_compiles(text, "sm_90a")
+
+
+@pytest.mark.parametrize("length", [32, 28, 21])
+def test_architectures_that_copy_no_pixels_read_no_channel_that_is_not_stored(length: int) -> None:
+    assert_right(kernel(40, length), "cuda.matmul", 1e-2, arch="sm_80")
