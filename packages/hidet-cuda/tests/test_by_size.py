@@ -59,8 +59,8 @@ graph g(%x: f16[n, 128, h, w]{128*h*w, 1, 128*w, 128}, param %f: f16[72, 128, 3,
   return %0
 """
 LAYERS = [(64, 64), (256, 64), (512, 128), (256, 1024), (2048, 512), (768, 768), (3072, 768), (768, 3072), (4096, 4096)]
-LARGE_LAYERS = [(6144, 4096), (4096, 14336), (28672, 4096)]
-"""Of a language model."""
+LARGE_LAYERS = [(6144, 4096), (4096, 14336), (28672, 4096), (5120, 1280), (1024, 4096), (8192, 28672)]
+"""Of language models."""
 
 
 def tilings(text: str, arch: str = "sm_90a") -> list[Tiling]:
@@ -83,7 +83,7 @@ def _only(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 ALL = len(by_size._SPECIALIZED)
-WITHOUT_FEW_ROWS = ALL - 2
+WITHOUT_FEW_ROWS = ALL - 3
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_layers_of_a_model_share_one_program() -> None:
 @pytest.mark.parametrize(
     ("choices", "table", "between", "on_average", "at_most"),
     [
-        ((*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES), by_size._SPECIALIZED, 6, 1.01, 1.18),
+        ((*WARP_SPECIALIZED_TILES, *TRANSPOSED_TILES), by_size._SPECIALIZED, 6, 1.007, 1.11),
         ((*GROUP_TILES, *TILES), by_size._GROUPS, 1, 1.02, 1.4),
     ],
     ids=["warp-specialized", "groups"],
