@@ -70,11 +70,12 @@ else:
 """
 
 
-def multiply(body):
+def multiply(body, rows=64):
+    """rows: of a box of the left matrix, which has 64."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((64, 256)).astype(np.float16), rng.standard_normal((16, 256)).astype(np.float16)
     maps = np.concatenate(
-        [TensorMap(m.ctypes.data, dtypes.f16, (256, len(m)), (512,), (64, len(m)), swizzle=128).words() for m in (a, b)]
+        [TensorMap(m.ctypes.data, dtypes.f16, (256, len(m)), (512,), (64, min(len(m), rows)), swizzle=128).words() for m in (a, b)]
     )
     c = np.zeros((64, 16), np.float32)
     run_kernel(body, "a: ~f16, b_: ~f16, maps: ~u64, c: ~f32", [a, b, maps, c], block=(256,))
@@ -84,6 +85,12 @@ def multiply(body):
 def test_a_ring_of_tensor_copies_feeds_products():
     result, expected = multiply(RING)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_an_operand_that_nobody_wrote_are_nan():
+    result, expected = multiply(RING.replace("10240", "7168"), rows=40)
+    np.testing.assert_allclose(result[:40], expected[:40], rtol=1e-5, atol=1e-5)
+    assert np.isnan(result[40:]).all()
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,30 @@ def test_the_map_of_one_row_has_the_stride_of_a_dense_matrix_at_least(row_stride
     assert stride.value == given * 2
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "ta", "boxes"),
+    [
+        (20, 72, False, [24, 16]),  # zeros for rows 20 to 23 alone
+        (64, 72, False, [64, 16]),
+        (65, 72, False, [64, 16]),  # rows of two tiles come by boxes of one size
+        (64, 24, True, [64, 16]),  # rows are terms of sums, which want zeros
+    ],
+)
+def test_no_rows_of_a_tile_are_copied_that_no_row_of_a_smaller_matrix_is_for(m, k, ta, boxes):
+    at, bt, ct = params = pointers()
+    a, b, c = matrix(at, *((k, m) if ta else (m, k)), align=16), matrix(bt, 40, k, align=16), matrix(ct, m, 40, align=16)
+    kernel = matmul_kernel("matmul", tuple(params), a, b, c, NARROW, a_is_transposed=ta, b_is_transposed=True)
+    requests = [described.request({}) for described in lower_pipeline(kernel, TARGET).maps[:2]]
+    assert [request.box[1].value for request in requests] == boxes
+
+
+@pytest.mark.parametrize("tiles", [MatmulTiles(64, 32, 64, 3, (4, 1)), MatmulTiles(32, 64, 64, 4, (1, 4), True)])
+@pytest.mark.parametrize("m", [1, 8, 27])
+def test_products_of_fewer_rows_than_a_tile_has_are_right(tiles, m):
+    result, expected = multiply(m, 72, 200, tiles, out=dtypes.f32)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
 def transposed(m, n, stages=4, k=64):
     """Tiles whose columns are the rows of warp groups."""
     return MatmulTiles(m, n, k, stages, (1, n // 16), is_transposed=True)

@@ -54,8 +54,7 @@ def encoded_map(request: MapRequest, status: Var, is_added_to: bool) -> tuple[li
         array = _array(name, dtype, max(len(values), 1))
         stmts.append(s.Declare(array))
         for number, value in enumerate(values):
-            stored = Const(value, dtype) if isinstance(value, int) else build.cast(value, dtype)
-            stmts.append(s.Store(array, (build.index(number),), stored))
+            stmts.append(s.Store(array, (build.index(number),), _as(dtype, value)))
         return Bitcast(build.address(array, 0), dtypes.i64)
 
     sizes, strides = listed("map_sizes", dtypes.i64, request.sizes), listed("map_strides", dtypes.i64, request.strides)
@@ -66,7 +65,7 @@ def encoded_map(request: MapRequest, status: Var, is_added_to: bool) -> tuple[li
     else:
         encoder, steps = ENCODE_COLUMNS, [1, *columns.steps, 1]
         copied = [listed("map_lower", dtypes.i32, columns.lower), listed("map_upper", dtypes.i32, columns.upper)]
-        copied += [_number(request.box[0]), _number(columns.pixels)]
+        copied += [_as(dtypes.i32, request.box[0]), _number(columns.pixels)]
     copied.append(listed("map_steps", dtypes.u32, steps))
     layout, outside = map(_number, (_NO_INTERLEAVE, _ZERO_OUTSIDE))
     options = (layout, _number(_SWIZZLES[request.swizzle]), _promotion(request.strides), outside)
@@ -96,6 +95,10 @@ def _element_type(dtype: dtypes.DType, is_added_to: bool) -> int:
 
 def _array(name: str, dtype: dtypes.DType, count: int) -> Var:
     return Var(name, BufferType(dtype, (build.index(count),), space="local"))
+
+
+def _as(dtype: dtypes.DType, value: Expr | int) -> Expr:
+    return Const(value, dtype) if isinstance(value, int) else build.cast(value, dtype)
 
 
 def _number(value: int) -> Const:

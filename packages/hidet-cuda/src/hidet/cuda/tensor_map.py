@@ -65,14 +65,14 @@ class MapRequest:
 
     pointer: to element 0, at a multiple of 16 bytes; f32 behind a pointer to tf32 is rounded on its way. sizes:
     elements by axis, the fastest first, i64. strides: bytes between neighbours along the axes from the second on, i64,
-    multiples of 16. box: elements of a box by axis, at most 256, or for `columns` the channels of a pixel alone.
-    swizzle: 16 (none), 32, 64 or 128 bytes, at least those of a row of the box. columns: None for boxes.
+    multiples of 16. box: elements of a box by axis, at most 256, or for `columns` the channels of a pixel alone; numbers
+    or i64 values. swizzle: 16 (none), 32, 64 or 128 bytes, at least those of a row of the box. columns: None for boxes.
     """
 
     pointer: Expr
     sizes: tuple[Expr, ...]
     strides: tuple[Expr, ...]
-    box: tuple[int, ...]
+    box: tuple[Expr | int, ...]
     swizzle: int
     columns: PixelColumns | None = None
 
@@ -101,13 +101,12 @@ def map_request(node: Expr) -> MapRequest | None:
 
 def split_map_numbers(
     callee: str, rank: int, numbers: Sequence[Expr | int]
-) -> tuple[tuple[int, ...], PixelColumns | None]:
+) -> tuple[tuple[Expr | int, ...], PixelColumns | None]:
     """The box and the columns that the numbers after the strides are, in a call of `callee`."""
-    known = [n for n in numbers if isinstance(n, int)]
     if callee == TENSOR_MAP.name:
-        return tuple(known), None
+        return tuple(numbers), None
     # How many channels and pixels there are is known, where lines begin and end may not be.
-    channels, pixels = known[:2]
+    channels, pixels = (n for n in numbers[:2] if isinstance(n, int))
     space = rank - 2
     lower, upper, steps = (tuple(numbers[2 + n * space : 2 + (n + 1) * space]) for n in range(3))
     return (channels,), PixelColumns(pixels, lower, upper, steps)

@@ -118,7 +118,7 @@ def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
     rank, swizzle, *others = (int(number) for number in numbers)
     sizes, strides = tuple(others[:rank]), tuple(others[rank : 2 * rank - 1])
     box, columns = split_map_numbers(callee, rank, others[2 * rank - 1 :])
-    tensor = pointer.address, pointer.dtype, sizes, strides, box
+    tensor = pointer.address, pointer.dtype, sizes, strides, cast("tuple[int, ...]", box)
     if columns is None:
         described = TensorMap(*tensor, swizzle=swizzle)
     else:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hidet.cuda.intrinsics import intrinsic_call
-from hidet.cuda.tile.maps import OwnMap, PlaceInTile, SourceMap
+from hidet.cuda.tile.maps import MatrixMap, OwnMap, PlaceInTile, SourceMap
 from hidet.cuda.tile.stages import Stages, barrier
 from hidet.dtypes import i32
 from hidet.gpu.tile.statements import Load, Ring
 from hidet.gpu.tile.tensors import STile
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.expr import Expr, Var
 
 
 def prefetched(maps: Sequence[OwnMap]) -> list[s.Stmt]:
@@ -27,7 +27,7 @@ def begin_stages(
     The other loads of these stages are left to `copy_stages`."""
     first = Stages(stages.count, stages.barriers)
     steps = [
-        barrier("arrive_expect", first.full(), Const(_stage_bytes(ring.loads), i32)),
+        barrier("arrive_expect", first.full(), _stage_bytes(ring.loads, maps)),
         *_copies(ring.loads, maps, shared, first, weights),
         first.advanced(),
     ]
@@ -42,7 +42,7 @@ def copy_tiles(
     return [
         # A fresh barrier counts as having completed the phase before its first one.
         barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
-        barrier("arrive_expect", stages.full(), Const(_stage_bytes(loads), i32)),
+        barrier("arrive_expect", stages.full(), _stage_bytes(loads, maps)),
         *_copies(loads, maps, shared, stages, [True] * len(maps)),
         stages.advanced(),
     ]
@@ -79,8 +79,14 @@ def copy_stages(
     )
 
 
-def _stage_bytes(loads: Sequence[Load]) -> int:
-    return sum(load.target.layout.size * load.target.dtype.nbytes for load in loads)
+def _stage_bytes(loads: Sequence[Load], maps: Sequence[SourceMap]) -> Expr:
+    """What a stage's copies bring to a block, i32."""
+    total: Expr = build.index(0)
+    for load, described in zip(loads, maps, strict=True):
+        layout = load.target.layout
+        rows = described.rows if isinstance(described, MatrixMap) else build.index(layout.rows)
+        total = total + rows * (layout.size // layout.rows * load.target.dtype.nbytes)
+    return build.cast(total, i32)
 
 
 def _copies(

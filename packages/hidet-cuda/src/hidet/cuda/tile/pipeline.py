@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dtypes
 from hidet.cuda.intrinsics import intrinsic_call
@@ -190,8 +190,18 @@ def _source_maps(ring: t.Ring, kernel: TileKernel, sharers: int, rank: Var) -> l
     for load in ring.loads:
         found = (shared_map(load, kernel, sharers, rank) if sharers > 1 else None) or source_map(load, kernel)
         assert found is not None
+        if isinstance(found, MatrixMap) and _has_separate_rows(load, ring):
+            found = replace(found, leaves_rest=True)
         maps.append(found)
     return maps
+
+
+def _has_separate_rows(load: t.Load, ring: t.Ring) -> bool:
+    """Whether a row of a load's tile is for one row or column of products alone: nothing else tells what is in it."""
+    products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma)]
+    operands = [pair for mma in products for pair in ((mma.a, not mma.a_is_transposed), (mma.b, mma.b_is_transposed))]
+    uses = [is_separate for tile, is_separate in operands if tile is load.target]
+    return bool(uses) and all(uses)
 
 
 def _reads_one_of(load: t.Load, params: Collection[Var]) -> bool:

@@ -185,6 +185,10 @@ class Shadow:
         self._write_stamp[units] = stamp
         self._atomic[units] = False
 
+    def written(self, units: Array) -> Array:
+        """Which of `units` have been written."""
+        return self._written[units]
+
     def is_written(self, units: Array) -> bool:
         """Whether all `units` have been written."""
         return self._all_written or bool(self._written[units].all())
