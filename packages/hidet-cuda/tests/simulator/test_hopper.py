@@ -74,8 +74,9 @@ def multiply(body, rows=64):
     """rows: of a box of the left matrix, which has 64."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((64, 256)).astype(np.float16), rng.standard_normal((16, 256)).astype(np.float16)
+    boxes = (a, (64, rows)), (b, (64, 16))
     maps = np.concatenate(
-        [TensorMap(m.ctypes.data, dtypes.f16, (256, len(m)), (512,), (64, min(len(m), rows)), swizzle=128).words() for m in (a, b)]
+        [TensorMap(m.ctypes.data, dtypes.f16, (256, len(m)), (512,), box, swizzle=128).words() for m, box in boxes]
     )
     c = np.zeros((64, 16), np.float32)
     run_kernel(body, "a: ~f16, b_: ~f16, maps: ~u64, c: ~f32", [a, b, maps, c], block=(256,))

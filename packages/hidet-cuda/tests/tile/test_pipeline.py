@@ -266,7 +266,8 @@ def test_the_map_of_one_row_has_the_stride_of_a_dense_matrix_at_least(row_stride
 )
 def test_no_rows_of_a_tile_are_copied_that_no_row_of_a_smaller_matrix_is_for(m, k, ta, boxes):
     at, bt, ct = params = pointers()
-    a, b, c = matrix(at, *((k, m) if ta else (m, k)), align=16), matrix(bt, 40, k, align=16), matrix(ct, m, 40, align=16)
+    a, b = matrix(at, *((k, m) if ta else (m, k)), align=16), matrix(bt, 40, k, align=16)
+    c = matrix(ct, m, 40, align=16)
     kernel = matmul_kernel("matmul", tuple(params), a, b, c, NARROW, a_is_transposed=ta, b_is_transposed=True)
     requests = [described.request({}) for described in lower_pipeline(kernel, TARGET).maps[:2]]
     assert [request.box[1].value for request in requests] == boxes

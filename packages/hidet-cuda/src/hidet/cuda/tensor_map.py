@@ -65,8 +65,8 @@ class MapRequest:
 
     pointer: to element 0, at a multiple of 16 bytes; f32 behind a pointer to tf32 is rounded on its way. sizes:
     elements by axis, the fastest first, i64. strides: bytes between neighbours along the axes from the second on, i64,
-    multiples of 16. box: elements of a box by axis, at most 256, or for `columns` the channels of a pixel alone; numbers
-    or i64 values. swizzle: 16 (none), 32, 64 or 128 bytes, at least those of a row of the box. columns: None for boxes.
+    multiples of 16. box: elements of a box by axis, at most 256, or for `columns` the channels of a pixel; numbers or
+    i64 values. swizzle: 16 (none), 32, 64 or 128 bytes, at least those of a row of the box. columns: None for boxes.
     """
 
     pointer: Expr

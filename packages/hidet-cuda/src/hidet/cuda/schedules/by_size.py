@@ -34,7 +34,8 @@ from hidet.schedule.task import Task
 from hidet.target import GpuTarget
 
 # Per table the few tilings of which, by the model, one is hardly slower than the best of all for layers of models with
-# any number of rows: 0.6 % slower on average, 11 % at most. They are the same for all products, so that these share programs.
+# any number of rows: 0.6 % slower on average, 11 % at most. They are the same for all products, so that these share
+# programs.
 _SPECIALIZED = (
     *[Tiling(WARP_SPECIALIZED_TILES[number], 1, True) for number in (0, 1, 2, 4, 7, 6, 9, 10, 11, 14)],
     *[Tiling(TRANSPOSED_TILES[number], 1, True) for number in (2, 16, 19, 21)],
