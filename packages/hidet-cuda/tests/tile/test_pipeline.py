@@ -273,7 +273,14 @@ def test_no_rows_of_a_tile_are_copied_that_no_row_of_a_smaller_matrix_is_for(m, 
     assert [request.box[1].value for request in requests] == boxes
 
 
-@pytest.mark.parametrize("tiles", [MatmulTiles(64, 32, 64, 3, (4, 1)), MatmulTiles(32, 64, 64, 4, (1, 4), True)])
+@pytest.mark.parametrize(
+    "tiles",
+    [
+        MatmulTiles(64, 32, 64, 3, (4, 1)),
+        MatmulTiles(128, 32, 64, 3, (8, 1)),  # the rows of a whole warp group are missing
+        MatmulTiles(32, 64, 64, 4, (1, 4), True),
+    ],
+)
 @pytest.mark.parametrize("m", [1, 8, 27])
 def test_products_of_fewer_rows_than_a_tile_has_are_right(tiles, m):
     result, expected = multiply(m, 72, 200, tiles, out=dtypes.f32)

@@ -72,10 +72,13 @@ def _shared_operand(
     starts = (slot * memory.stride + addresses - memory.address).ravel()
     units = memory.shadow.units(starts, dtype.nbytes)
     data = memory.data[starts[:, None] + np.arange(dtype.nbytes)]
-    # Rows that nobody wrote are for results that nobody uses: they are NaN, of bytes that are all ones. An operand of
-    # which nothing was written, or part of a row, is a mistake.
-    is_written = memory.shadow.written(units).reshape(shape[0], -1)
-    used = np.repeat(is_written.any(axis=1) | ~is_written.any(), shape[1])
+    # Rows that nobody wrote are for results that nobody uses: they are NaN, of bytes that are all ones. A part of a row
+    # is a mistake, and so is memory in which nothing was written yet.
+    rows = memory.shadow.written(units).reshape(shape[0], -1).any(axis=1)
+    if not rows.any():
+        whole = memory.shadow.units(np.array([slot * memory.stride]), memory.size)
+        rows[:] = not memory.shadow.written(whole).any()
+    used = np.repeat(rows, shape[1])
     data[~used] = 0xFF
     reading = _note_read(site, group, memory, units[used])
     return operand_values(data, dtype).reshape(shape), reading
