@@ -212,7 +212,7 @@ def test_no_chunk_has_more_steps_than_work_items_have_room_for(machine: str, ord
             assert blocking.taps * blocking.steps <= blocking.most_steps, (taps, run, columns, item)
 
 
-@pytest.mark.parametrize(("channels", "filters", "size"), [(48, 63, 5), (64, 48, 8)])
+@pytest.mark.parametrize(("channels", "filters", "size"), [(48, 33, 4), (64, 48, 8)])
 @pytest.mark.thorough(every=2)
 def test_taps_of_few_channels_that_work_items_pack_are_convolved_right(channels: int, filters: int, size: int) -> None:
     """Nine taps of 64 channels in chunks of 80 steps: two taps of a chunk would not fit."""
