@@ -74,7 +74,7 @@ def _shared_operand(
     data = memory.data[starts[:, None] + np.arange(dtype.nbytes)]
     # Rows that nobody wrote are for results that nobody uses: they are NaN, of bytes that are all ones. A part of a row
     # is a mistake, and so is memory in which nothing was written yet.
-    rows = memory.shadow.written(units).reshape(shape[0], -1).any(axis=1)
+    rows: Array = np.any(memory.shadow.written(units).reshape(shape[0], -1), axis=1)
     if not rows.any():
         whole = memory.shadow.units(np.array([slot * memory.stride]), memory.size)
         rows[:] = not memory.shadow.written(whole).any()
