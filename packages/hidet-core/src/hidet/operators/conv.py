@@ -6,7 +6,7 @@ accumulated in f32 for f16 and bf16 and rounded once, after the bias.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hidet import dims
@@ -30,7 +30,17 @@ from hidet.operators.rules import (
     widen,
 )
 from hidet.operators.transposed_conv import Window, as_convolution
-from hidet.operators.windows import DILATION, PADDING, STRIDE, Numbers, Padding, per_axis, side_pairs, windows_of
+from hidet.operators.windows import (
+    DILATION,
+    PADDING,
+    STRIDE,
+    Numbers,
+    Padding,
+    Windows,
+    per_axis,
+    side_pairs,
+    windows_of,
+)
 
 
 def _checked(name: str, x: Operand, weight: Operand, bias: Operand | None) -> int:
@@ -67,7 +77,7 @@ def _conv(
 ) -> Definition:
     require_precision("conv", fp32_precision)
     _checked("conv", x, weight, bias)
-    batch, channels = x.shape[:2]
+    channels = x.shape[1]
     filters, group_width, *kernel = weight.shape
     windows = windows_of("conv", x.shape, kernel, stride, padding, dilation)
     _require_divisible("conv", "input channels", channels, groups)
@@ -78,19 +88,8 @@ def _conv(
     _require_bias("conv", bias, filters)
     windows.require_fit("conv")
     group_filters = build.index(filters // groups)
-
-    def value(n: Expr, o: Expr, *out: Expr) -> Expr:
-        def product(c: Expr, *taps: Expr) -> Expr:
-            places = windows.places(out, taps)
-            channel = c if groups == 1 else (o // group_filters) * build.index(group_width) + c
-            pixel = x[(n, channel, *places)]
-            padded = build.select(windows.legal(places), pixel, build.const(0, x.dtype))
-            return widen(padded) * widen(weight[(o, c, *taps)])
-
-        total: Expr = reduce(SUM, (group_width, *kernel), product)
-        return build.cast(total if bias is None else total + widen(bias[o]), x.dtype)
-
-    return single(present(x, weight, bias), compute("conv", (batch, filters, *windows.counts), value))
+    in_group = None if groups == 1 else lambda o, c: (o // group_filters) * build.index(group_width) + c
+    return _sums_of_windows("conv", x, weight, bias, windows, channel_of=in_group)
 
 
 def _conv_padded_channels(
@@ -104,25 +103,44 @@ def _conv_padded_channels(
 ) -> Definition:
     name = "conv_padded_channels"
     _checked(name, x, weight, bias)
-    batch, channels = x.shape[:2]
+    channels = x.shape[1]
     filters, width, *kernel = weight.shape
     if dims.prove_le(channels, width) is False:
         raise ShapeError(f"operator {name}: x has {channels} channels, more than weight {shape_text(weight.shape)}")
     windows = windows_of(name, x.shape, kernel, stride, padding, dilation)
     _require_bias(name, bias, filters)
     windows.require_fit(name)
+    return _sums_of_windows(name, x, weight, bias, windows, stored=channels)
+
+
+def _sums_of_windows(
+    name: str,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None,
+    windows: Windows,
+    *,
+    channel_of: Callable[[Expr, Expr], Expr] | None = None,
+    stored: Dim | None = None,
+) -> Definition:
+    """What filters give for windows of x. channel_of: the channel that a filter multiplies by one of its own; None for
+    the same. stored: channels of x, behind which there are zeros; None where filters have no more."""
+    filters, width, *kernel = weight.shape
 
     def value(n: Expr, o: Expr, *out: Expr) -> Expr:
         def product(c: Expr, *taps: Expr) -> Expr:
             places = windows.places(out, taps)
-            is_stored = build.logical_and(windows.legal(places), c < build.index(channels))
-            pixel = build.select(is_stored, x[(n, c, *places)], build.const(0, x.dtype))
-            return widen(pixel) * widen(weight[(o, c, *taps)])
+            is_there = windows.legal(places)
+            if stored is not None:
+                is_there = build.logical_and(is_there, c < build.index(stored))
+            pixel = x[(n, c if channel_of is None else channel_of(o, c), *places)]
+            padded = build.select(is_there, pixel, build.const(0, x.dtype))
+            return widen(padded) * widen(weight[(o, c, *taps)])
 
         total: Expr = reduce(SUM, (width, *kernel), product)
         return build.cast(total if bias is None else total + widen(bias[o]), x.dtype)
 
-    return single(present(x, weight, bias), compute(name, (batch, filters, *windows.counts), value))
+    return single(present(x, weight, bias), compute(name, (x.shape[0], filters, *windows.counts), value))
 
 
 def _decompose_padded_channels(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:

@@ -17,7 +17,7 @@ from hidet.gpu.passes.replace import replace_results
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views
 from hidet.graph.types import TensorType
-from hidet.operators.windows import per_axis, side_pairs
+from hidet.operators.windows import Windows, windows_of
 from hidet.passes.graph.assign_layout import channels_last_strides
 from hidet.passes.rewriter import GraphRewriter
 from hidet.target import gpu_target
@@ -58,16 +58,23 @@ def _has_few_channels(node: Node) -> bool:
     channels, (lines, taps) = image.tensor.shape[1], weight.tensor.shape[2:]
     if not (isinstance(channels, int) and isinstance(lines, int) and isinstance(taps, int)):
         return False
-    (_, step), (apart, spread) = (per_axis("conv", what, node.attrs[what], 2, 1) for what in ("stride", "dilation"))
-    above_and_below, _ = side_pairs("conv", node.attrs["padding"], 2)
+    windows = _windows(node)
+    (_, step), (apart, spread), (above_and_below, _) = windows.strides, windows.dilations, windows.pads
     fits = channels <= _CHANNELS and 1 < taps <= _DEPTH // _CHANNELS and lines * apart <= _MOST_LINES
     is_near = max(above_and_below) <= lines * apart
     return fits and is_near and step % _EVEN == 0 and spread == 1 and dims.prove_le(0, _right_pad(node)) is True
 
 
+def _windows(node: Node) -> Windows:
+    """Those of a convolution of images."""
+    image, weight, *_ = node.values
+    window = (node.attrs[what] for what in ("stride", "padding", "dilation"))
+    return windows_of("conv", image.tensor.shape, weight.tensor.shape[2:], *window)
+
+
 def _width(node: Node) -> dims.Dim:
     """Pixels of a padded line: those of all windows, and one more where that is odd."""
-    _, step = per_axis("conv", "stride", node.attrs["stride"], 2, 1)
+    _, step = _windows(node).strides
     taps = node.values[1].tensor.shape[3]
     assert isinstance(taps, int)
     return (node.outputs[0].tensor.shape[3] - 1) * step + taps + taps % _EVEN
@@ -75,7 +82,7 @@ def _width(node: Node) -> dims.Dim:
 
 def _right_pad(node: Node) -> dims.Dim:
     image = node.values[0]
-    _, (left, _) = side_pairs("conv", node.attrs["padding"], 2)
+    _, (left, _) = _windows(node).pads
     return _width(node) - image.tensor.shape[3] - left
 
 
@@ -85,10 +92,8 @@ def _convolved(rewriter: GraphRewriter, node: Node, views: Views) -> Value:
     images, channels, lines, _ = image.tensor.shape
     filters, _, down, along = weight.tensor.shape
     width, dtype = _width(node), image.tensor.dtype
-    (step, step_along), (spread, _) = (
-        per_axis("conv", what, node.attrs[what], 2, 1) for what in ("stride", "dilation")
-    )
-    above_and_below, (left, _) = side_pairs("conv", node.attrs["padding"], 2)
+    given = _windows(node)
+    (step, step_along), (spread, _), (above_and_below, (left, _)) = given.strides, given.dilations, given.pads
     assert isinstance(channels, int) and isinstance(along, int)
     more = (0, _CHANNELS - channels)
     wanted = TensorType(dtype, (images, _CHANNELS, lines, width), None, image.tensor.device)

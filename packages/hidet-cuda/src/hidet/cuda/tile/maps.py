@@ -69,7 +69,7 @@ class MatrixMap:
         if not self.leaves_rest:
             return build.index(rows)
         # The pattern of swizzled rows repeats after so many.
-        return build.minimum((self.source.rows + (LINE_CHUNKS - 1)) // LINE_CHUNKS * LINE_CHUNKS, rows)
+        return build.minimum(_rounded_up(self.source.rows, LINE_CHUNKS), rows)
 
     def argument(self, arguments: Mapping[Var, Expr]) -> Expr:
         """The kernel's argument, from values of its other parameters in the launch."""
@@ -79,7 +79,7 @@ class MatrixMap:
         """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
         source, layout, nbytes = self.source, self.tile.layout, self.source.dtype.nbytes
         # The stride of a matrix of one row may be anything, even 0; its map is given that of a dense one.
-        dense = (source.columns + (layout.chunk - 1)) // layout.chunk * layout.chunk
+        dense = _rounded_up(source.columns, layout.chunk)
         sizes, strides = [source.columns, source.rows], [build.maximum(source.row_stride, dense)]
         box: list[Expr | int] = [_panel_columns(self.tile), substitute(self.rows, arguments)]
         for axis in self.outer:
@@ -400,6 +400,10 @@ def depends_on_block(expr: Expr, kernel: TileKernel) -> bool:
     """Whether an expression is another one for each block."""
     own = {*kernel.grid_vars, *(var for var, _ in kernel.index_values)}
     return any(node in own for node in walk(expr) if isinstance(node, Var))
+
+
+def _rounded_up(count: Expr, step: int) -> Expr:
+    return (count + (step - 1)) // step * step
 
 
 def _panel_columns(tile: STile) -> int:
