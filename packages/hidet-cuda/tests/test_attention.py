@@ -14,7 +14,7 @@ from hidet import dims, dtypes
 from hidet.cuda import target as target_module
 from hidet.cuda.arch import usual_facts
 from hidet.cuda.schedules import attention_tiles
-from hidet.cuda.schedules.attention_plan import Plan, choose_plan, conditions, plans_by_size
+from hidet.cuda.schedules.attention_plan import Plan, choose_plan, conditions, plans_by_size, splits_of
 from hidet.cuda.schedules.attention_space import attention_space
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import context_for
@@ -288,6 +288,13 @@ def test_keys_of_few_rows_are_split_over_the_device() -> None:
     assert 128 <= chosen.chunk <= 512
 
 
+@pytest.mark.parametrize(("batch", "splits"), [(8, 4), (16, 2), (18, 2), (22, 2), (23, 1), (32, 1), (64, 1)])
+def test_splits_give_all_multiprocessors_as_many_blocks(batch: int, splits: int) -> None:
+    text = graph("f16", (batch, 32, 1, 128), (batch, 8, 4096, 128), enable_gqa=True)
+    problem = attention_problem(scheduled_task(text).task)
+    assert splits_of(problem, plan(text)) == splits
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90"])
 def test_tiles_fit_into_shared_memory(arch: str) -> None:
     for depth in (64, 128, 256):
@@ -384,7 +391,7 @@ def test_a_step_of_any_size_takes_the_plan_that_a_build_for_its_size_has(arch: s
     params = plans_by_size(problem, target)
     assert params is not None
     plans = [replace(params, others=()), *params.others]
-    for batch, keys in itertools.product((1, 2, 8, 15, 40, 200), (40, 200, 300, 1024, 4000)):
+    for batch, keys in itertools.product((1, 2, 8, 15, 20, 40, 200), (40, 200, 300, 1024, 4000)):
         sizes = {"b": batch, "t": keys}
         taken = next(
             each

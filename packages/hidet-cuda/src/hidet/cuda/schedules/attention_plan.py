@@ -77,8 +77,11 @@ _LEAST_STEP = 32
 """Keys of a step below which a tile of fewer rows does better."""
 _MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
-_SPLITS_PER_MULTIPROCESSOR = 2
+_BLOCKS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
+_WORST_WAVE = (4, 3)
+"""Blocks a multiprocessor, as a ratio, from which on one wave of two keeps it busy: of fewer blocks than these most
+multiprocessors have one while others have two, and halves of their keys are spread more evenly."""
 _LEAST_SPLIT = 128
 """Keys below which a split costs more to merge than it saves."""
 _LEAST_SPECIALIZED_SPLIT = 512
@@ -202,9 +205,9 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     tiles = _fitting(chosen, problem, target.block_shared_memory)
     blocks = max(heads * -(-rows // tiles.rows), 1)
     keys = likely_extent(problem.keys)
-    splits = min(target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_SPLIT)
+    splits = min(likely_extent(_even_splits(blocks, target)), keys // _LEAST_SPLIT)
     chunk = None
-    if problem.sees_all and blocks < target.multiprocessors and splits >= _least_splits(tiles):
+    if problem.sees_all and splits >= _least_splits(tiles):
         chunk = chunk_of(problem, tiles.keys, splits)
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
@@ -284,10 +287,8 @@ def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list
         few = 2 * blocks * splits - target.multiprocessors
         return [(splits, 2), (rows, tiles.rows // 2 + 1), (few, 0)]
     if plan.chunk is not None:
-        # There are multiprocessors without a block, and keys for several splits.
-        splits = splits_of_call(problem, plan, target)
-        idle = [(target.multiprocessors - blocks, 1), (splits, _least_splits(tiles))]
-        return [*idle, *([(tiles.rows - rows, 0)] if _has_all_rows(problem, plan) else [])]
+        several = (splits_of_call(problem, plan, target), _least_splits(tiles))
+        return [several, *([(tiles.rows - rows, 0)] if _has_all_rows(problem, plan) else [])]
     if plan.is_warp_specialized:
         own, *others = _later_choices(problem, tiles)
         enough = [(problem.keys, _LEAST_KEYS), (rows, tiles.rows // 2 + 1)]
@@ -317,11 +318,19 @@ def blocks_of(problem: AttentionProblem, plan: Plan) -> Dim:
 
 def splits_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> Dim:
     """Splits of the keys that make blocks for all multiprocessors; 0 of few keys."""
-    most, least = target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR, _LEAST_SPLIT
+    blocks = dims.maximum(blocks_of(problem, plan), 1)
     if plan.is_warp_specialized:
-        most, least = target.multiprocessors, _LEAST_SPECIALIZED_SPLIT
-    room = dims.floordiv(most, dims.maximum(blocks_of(problem, plan), 1))
+        room, least = dims.floordiv(target.multiprocessors, blocks), _LEAST_SPECIALIZED_SPLIT
+    else:
+        room, least = _even_splits(blocks, target), _LEAST_SPLIT
     return dims.minimum(room, dims.floordiv(problem.keys, least))
+
+
+def _even_splits(blocks: Dim, target: GpuTarget) -> Dim:
+    """Splits that give all multiprocessors as many blocks of one warp."""
+    count, (most, unit) = target.multiprocessors, _WORST_WAVE
+    fill = dims.floordiv(count * _BLOCKS_PER_MULTIPROCESSOR, blocks)
+    return dims.maximum(fill, dims.minimum(dims.floordiv(count * most, blocks * unit) + 1, 2))
 
 
 def _least_splits(tiles: AttentionTiles) -> int:

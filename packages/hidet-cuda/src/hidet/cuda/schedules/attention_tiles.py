@@ -130,6 +130,4 @@ def _chunk_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> 
     """Keys of a split, and whether a call splits them: 1, or 0 where it takes another plan."""
     splits, step = splits_of_call(problem, plan, target), plan.tiles.keys
     chunk = dims.maximum(dims.ceildiv(problem.keys, dims.maximum(splits, 1) * step), 1) * step
-    idle = target.multiprocessors - blocks_of(problem, plan)
-    holds = [dims.minimum(dims.maximum(size, 0), 1) for size in (splits - 1, idle)]
-    return chunk, dims.product(holds)
+    return chunk, dims.minimum(dims.maximum(splits - 1, 0), 1)
