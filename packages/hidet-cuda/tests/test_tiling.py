@@ -17,6 +17,8 @@ from hidet.cuda.schedules.tiling import (
     warp_specialized_bytes,
 )
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import assert_compiles
+from hidet.cuda.testing.tasks import scheduled_task
 from hidet.gpu.schedules.tiling import Extents
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 
@@ -77,6 +79,32 @@ def test_pairs_of_blocks_with_the_largest_tiles_share_copies_where_none_has_a_ti
     largest, smaller = WARP_SPECIALIZED_TILES[:2]
     assert saves_power(Extents(1, m, 4096, k, 2), largest) == saves
     assert not saves_power(Extents(1, m, 4096, k, 2), smaller)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "epilogue", "tiles"),
+    [
+        (1066, 4096, [], (192, 192)),
+        (1066, 4096, ["add(%0, %r)"], (192, 192)),
+        (1066, 4096, ["relu(%0)"], (192, 192)),
+        (1066, 4096, ["add(%0, %b)", "add(%1, %r)"], None),
+        (1066, 4096, ["silu(%0)", "mul(%1, %r)"], None),
+        (1500, 2560, ["add(%0, %b)", "gelu(%1)", "add(%2, %r)"], (192, 160)),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else None,
+)
+@pytest.mark.thorough(every=2)
+def test_threads_of_three_warp_groups_have_registers_for_what_follows_their_products(m, n, epilogue, tiles) -> None:
+    """One wave of tiles is what 192 x 192 are for; with as many sums a thread has registers for little else."""
+    lines = "".join(f"  %{number}: f16[{m}, {n}] = {text}\n" for number, text in enumerate(epilogue, 1))
+    text = f"""
+graph g(%x: f16[{m}, 4096], param %w: f16[{n}, 4096], param %b: f16[{n}], %r: f16[{m}, {n}]):
+  %0: f16[{m}, {n}] = linear(%x, %w)
+{lines}  return %{len(epilogue)}
+"""
+    found = scheduled_task(text, "sm_90a").decision.params.tiles
+    assert (found.m, found.n) == tiles if tiles else (found.m, found.n) != (192, 192)
+    assert_compiles(text, "sm_90a")
 
 
 def test_a_batch_counts_as_more_tiles() -> None:

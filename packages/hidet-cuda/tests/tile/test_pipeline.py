@@ -147,6 +147,7 @@ def test_results_are_written_as_far_as_they_are_aligned(align, out):
         (MatmulTiles(128, 160, 64, 3, (8, 1)), dtypes.bf16, 5),
         (MatmulTiles(128, 256, 64, 4, (8, 1)), dtypes.f16, 2),
         (MatmulTiles(64, 256, 64, 5, (4, 1)), dtypes.f16, 2),
+        (MatmulTiles(192, 192, 64, 4, (12, 1)), dtypes.f16, 1),
     ],
 )
 @pytest.mark.parametrize(("m", "n", "blocks"), [(150, 264, 2), (70, 8, 1)])
@@ -174,6 +175,7 @@ def test_boxes_of_results_are_written_while_the_next_tile_is_multiplied(tiles, o
         (MatmulTiles(64, 128, 64, 3, (4, 1)), True, False),
         (MatmulTiles(128, 80, 64, 3, (8, 1)), False, True),
         (MatmulTiles(128, 256, 64, 4, (8, 1)), False, False),
+        (MatmulTiles(192, 192, 64, 4, (12, 1)), False, True),
     ],
 )
 @pytest.mark.thorough(every=4)

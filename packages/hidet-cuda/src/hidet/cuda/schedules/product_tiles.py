@@ -33,6 +33,9 @@ _FEW_WARPS = 8
 """Of blocks whose threads have more than 112 registers."""
 _MOST_INSTRUCTIONS = 21
 """Of epilogues in threads that have no more: those of a sigmoid or tanh with a bias, times a matrix, would spill."""
+_MOST_SUMS, _FEW_INSTRUCTIONS = 80, 1
+"""Sums of a thread of three warp groups above which it has registers for so many instructions only: a bias or residual,
+or an activation without constants."""
 _BLOCK_STEP, _BLOCK_COLUMNS = 128, 128
 """Of blocks with scales: multiples of steps and columns of most tiles."""
 _MOST_SCALED = 64
@@ -137,10 +140,12 @@ def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
     if product.is_promoted:
         # Sums of a step take as many registers as those of all.
         found = tuple(tiles for tiles in found if tiles.per_thread <= _MOST_PROMOTED)
-    is_long = epilogue_instructions(product) > _MOST_INSTRUCTIONS
-    if product.is_promoted or product.factors in FACTORS_OF_8_BITS or is_long:
+    instructions = epilogue_instructions(product)
+    if product.is_promoted or product.factors in FACTORS_OF_8_BITS or instructions > _MOST_INSTRUCTIONS:
         # Scales and long epilogues take registers, of which threads of many warps have few.
         found = tuple(tiles for tiles in found if max(tiles.warps) <= _FEW_WARPS)
+    elif instructions > _FEW_INSTRUCTIONS:
+        found = tuple(tiles for tiles in found if max(tiles.warps) <= _FEW_WARPS or tiles.per_thread <= _MOST_SUMS)
     if product.factors is dtypes.i8:
         # Columns that `wgmma` multiplies integers with (PTX ISA, "wgmma.mma_async").
         found = tuple(tiles for tiles in found if tiles.upright.n % 16 == 0 or tiles.upright.n <= 32)

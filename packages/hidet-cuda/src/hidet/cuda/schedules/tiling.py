@@ -71,6 +71,8 @@ WARP_SPECIALIZED_TILES = (
     _tiles(128, 144, 6),
     _tiles(128, 80, 7),
     _tiles(64, 80, 10),
+    _tiles(192, 192, 4),
+    _tiles(192, 160, 4),
 )
 """For warp-specialized kernels (`hidet.cuda.tile.pipeline`): many stages for a block alone, few for two at once.
 64 along k is a row of 128 bytes, the widest swizzle."""

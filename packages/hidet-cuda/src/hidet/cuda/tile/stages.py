@@ -19,7 +19,7 @@ FEATURES = frozenset({"wgmma", "stmatrix"})
 GROUP = 128
 """Threads of a warp group."""
 
-SHARED_REGISTERS: Mapping[int, tuple[int, int]] = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
+SHARED_REGISTERS: Mapping[int, tuple[int, int]] = {2: (232, 40), 3: (152, 56), 4: (112, 32)}
 """By how many warp groups compute: the registers of each of their threads, and of those of the group that copies, which
 together are all that the block starts with."""
 MOVED_REGISTERS = ("min_blocks", 1)
