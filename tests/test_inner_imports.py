@@ -199,6 +199,7 @@ def test_every_listed_reason_is_of_an_import() -> None:
 
 
 @pytest.mark.parametrize("path", FIRST_USE)
+@pytest.mark.thorough(every=3)
 def test_a_file_does_not_load_what_it_imports_at_first_use(path: str) -> None:
     module = ".".join(part for part in ("hidet", *path.removesuffix(".py").split("/")) if part != "__init__")
     # The interpreter has loaded some modules of Python itself before.

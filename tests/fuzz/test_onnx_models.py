@@ -8,7 +8,7 @@ import pytest
 from .mutate import mutated
 from .onnx_models import base_models, run
 
-COUNT = 100
+COUNT = 64
 
 
 @pytest.mark.slow

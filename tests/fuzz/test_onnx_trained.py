@@ -6,7 +6,7 @@ import pytest
 
 from .onnx_trained import COMPARED, run, trained_models
 
-COUNT = 24
+COUNT = 16
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ LEAST_SHARE = 0.97
 
 
 @pytest.mark.slow
-@pytest.mark.thorough(every=6)
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.thorough(every=12)
+@pytest.mark.parametrize("part", range(12))
 def test_a_part_of_the_suite_gives_right_answers(part: int) -> None:
-    outcomes = run_processes(1, Selection(part, parts=24))
+    outcomes = run_processes(1, Selection(part, parts=48))
     passed = sum(outcome.result == "pass" for outcome in outcomes)
     crashes = [outcome for outcome in outcomes if "died" in outcome.reason or "uncaught" in outcome.reason]
     assert not crashes, summary(crashes)

@@ -25,7 +25,7 @@ from hidet.torch.suite.programs import Program, by_distinct, chosen
 from hidet.torch.suite.report import coverage, summary
 from hidet.torch.suite.run import eager, in_float64, is_unwritten, run_case
 
-PARTS = 160
+PARTS = 200
 LEAST_SHARE = 0.7
 """Of the cases of the part, how many have no node left to torch."""
 
