@@ -78,9 +78,11 @@ sphinx_gallery_conf = {
 def setup(app: Any) -> None:
     """Have pages written from the sources first."""
     from docs.generate.links import link_types
+    from docs.generate.navigation import list_titles
 
     app.connect("builder-inited", _write_pages, priority=100)
     app.connect("doctree-read", link_types)
+    app.connect("html-page-context", list_titles, priority=100)
 
 
 def _write_pages(app: Any) -> None:
