@@ -122,6 +122,14 @@ class _Links(HTMLParser):
 
 
 @built
+def test_no_page_shows_where_something_lay_in_memory() -> None:
+    shown = {
+        path.name for path in SITE.glob("**/*.html") if re.search(r"\bat\b(\s|<[^>]*>)*0x[0-9a-f]{9}", path.read_text())
+    }
+    assert not shown
+
+
+@built
 def test_links_of_the_site_lead_somewhere() -> None:
     pages: dict[Path, _Links] = {}
     for path in SITE.glob("**/*.html"):

@@ -13,7 +13,8 @@ _ARGUMENT = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*)")
 _BEHIND_SENTENCE = re.compile(r"(?<=[.;]) (?=(\*{0,2}\w+(?:, \*{0,2}\w+)*): )")
 _CODE = re.compile(r"(`[^`\n]*`)")
 _RAISES = re.compile(r"Raises |[A-Z]\w+Error\b")
-_LONGEST_DEFAULT = 60
+_LONGEST_DEFAULT, _LONGEST_VALUE = 60, 100
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SPECIAL = re.compile(r"([\\*_<>|\[\]#$~])")
 
 
@@ -87,6 +88,18 @@ def escaped(text: str) -> str:
     return "".join(part if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\1", part) for part in parts)
 
 
+def text_of(value: object) -> str:
+    """What a value is, as Markdown: its own text where that is short, else its type."""
+    shown = repr(value)
+    is_shown = _is_text(shown, _LONGEST_VALUE) and "`" not in shown
+    return f"`{shown}`" if is_shown else f"Of type `{type(value).__name__}`."
+
+
+def _is_text(shown: str, longest: int) -> bool:
+    """Whether what Python shows of a value tells readers something: not where it lies in memory, nor pages of it."""
+    return len(shown) <= longest and not _ADDRESS.search(shown)
+
+
 def signature_of(value: object) -> str:
     """How a function or class is called, on one line; "" where Python does not know."""
     try:
@@ -94,7 +107,7 @@ def signature_of(value: object) -> str:
     except (TypeError, ValueError):
         return ""
     given = signature.parameters.values()
-    parameters = [p.replace(default=...) if len(repr(p.default)) > _LONGEST_DEFAULT else p for p in given]
+    parameters = [p if _is_text(repr(p.default), _LONGEST_DEFAULT) else p.replace(default=...) for p in given]
     signature = signature.replace(parameters=parameters)
     # Annotations are text: `from __future__ import annotations`.
     shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature)).replace("Ellipsis", "...").replace("\n", " ")

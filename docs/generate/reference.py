@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
-from docs.generate.docstrings import escaped, markdown_of, signature_of
+from docs.generate.docstrings import escaped, markdown_of, signature_of, text_of
 from hidet.dtypes import DType
 
 DOCS = Path(__file__).parents[1]
@@ -160,9 +160,8 @@ def _module_link(module: ModuleType) -> str:
 def _values(name: str, values: list[tuple[str, object]]) -> Iterator[str]:
     """Constants and types: what they are."""
     for member, value in values:
-        shown = repr(value)
         told = _own_doc(value)
-        body = markdown_of(told) if told else (f"`{shown}`" if len(shown) < 100 and "`" not in shown else "")
+        body = markdown_of(told) if told else text_of(value)
         yield _directive("py:data", f"{name}.{member}", body)
 
 
