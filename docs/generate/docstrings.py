@@ -88,7 +88,7 @@ def escaped(text: str) -> str:
     return "".join(part if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\1", part) for part in parts)
 
 
-def text_of(value: object) -> str:
+def describe_value(value: object) -> str:
     """What a value is, as Markdown: its own text where that is short, else its type."""
     shown = repr(value)
     is_shown = _is_text(shown, _LONGEST_VALUE) and "`" not in shown
@@ -96,7 +96,7 @@ def text_of(value: object) -> str:
 
 
 def _is_text(shown: str, longest: int) -> bool:
-    """Whether what Python shows of a value tells readers something: not where it lies in memory, nor pages of it."""
+    """Whether what Python shows of a value is of use to readers: no address in memory, nor pages of text."""
     return len(shown) <= longest and not _ADDRESS.search(shown)
 
 

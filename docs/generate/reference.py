@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
-from docs.generate.docstrings import escaped, markdown_of, signature_of, text_of
+from docs.generate.docstrings import describe_value, escaped, markdown_of, signature_of
 from hidet.dtypes import DType
 
 DOCS = Path(__file__).parents[1]
@@ -161,7 +161,7 @@ def _values(name: str, values: list[tuple[str, object]]) -> Iterator[str]:
     """Constants and types: what they are."""
     for member, value in values:
         told = _own_doc(value)
-        body = markdown_of(told) if told else text_of(value)
+        body = markdown_of(told) if told else describe_value(value)
         yield _directive("py:data", f"{name}.{member}", body)
 
 

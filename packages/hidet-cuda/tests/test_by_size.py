@@ -47,8 +47,11 @@ LAYER = """
 symbol m: 1.. hint 300
 graph g(%x: f16[m, 512], param %w: f16[72, 512], param %b: f16[72]):
   %0: f16[m, 72] = linear(%x, %w, %b)
-  return %0
+  %1: f16[m, 72] = relu(%0)
+  return %1
 """
+BIASED = LAYER.replace("  %1: f16[m, 72] = relu(%0)\n  return %1", "  return %0")
+"""One instruction follows the products, for which threads of all tiles have registers."""
 CONVOLUTION = """
 symbol n: 1.. hint 2
 symbol h: 1.. hint 5
@@ -82,13 +85,15 @@ def _only(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 ALL = len(by_size._SPECIALIZED)
-WITHOUT_FEW_ROWS = ALL - 3
+WITHOUT_MANY_SUMS = ALL - 1
+WITHOUT_FEW_ROWS = WITHOUT_MANY_SUMS - 2
 
 
 @pytest.mark.parametrize(
     ("text", "sizes", "count", "number"),
     [
-        *((LAYER, {"m": 70}, ALL, number) for number in range(ALL)),
+        *((BIASED, {"m": 70}, ALL, number) for number in range(ALL)),
+        *((LAYER, {"m": 70}, WITHOUT_MANY_SUMS, number) for number in range(WITHOUT_MANY_SUMS)),
         *((CONVOLUTION, {"n": 2, "h": 5, "w": 7}, WITHOUT_FEW_ROWS, number) for number in range(WITHOUT_FEW_ROWS)),
     ],
 )
@@ -143,7 +148,7 @@ def test_products_of_few_rows_and_columns_that_are_sums_of_symbolic_length_are_r
 
 
 @pytest.mark.thorough(every=6)
-@pytest.mark.parametrize("text", [LAYER, CONVOLUTION], ids=["layer", "convolution"])
+@pytest.mark.parametrize("text", [BIASED, LAYER, CONVOLUTION], ids=["biased", "layer", "convolution"])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "sm_89"])
 def test_kernels_for_all_sizes_compile_without_spills(text: str, arch: str) -> None:
     assert_compiles(text, arch)

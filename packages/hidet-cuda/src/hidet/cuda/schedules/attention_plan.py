@@ -206,10 +206,10 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     blocks = max(heads * -(-rows // tiles.rows), 1)
     keys = likely_extent(problem.keys)
     splits = min(likely_extent(_even_splits(blocks, target)), keys // _LEAST_SPLIT)
-    chunk = None
-    if problem.sees_all and splits >= _least_splits(tiles):
-        chunk = chunk_of(problem, tiles.keys, splits)
-    return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
+    by_head = problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors
+    plan = Plan(tiles, None, stacked, by_head)
+    is_split = problem.sees_all and splits >= least_splits(plan)
+    return replace(plan, chunk=chunk_of(problem, tiles.keys, splits)) if is_split else plan
 
 
 def _warp_specialized_plan(problem: AttentionProblem, target: GpuTarget) -> Plan | None:
@@ -285,9 +285,9 @@ def conditions(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> list
     if plan.chunk is not None and plan.is_warp_specialized:
         splits = splits_of_call(problem, plan, target)
         few = 2 * blocks * splits - target.multiprocessors
-        return [(splits, 2), (rows, tiles.rows // 2 + 1), (few, 0)]
+        return [(splits, least_splits(plan)), (rows, tiles.rows // 2 + 1), (few, 0)]
     if plan.chunk is not None:
-        several = (splits_of_call(problem, plan, target), _least_splits(tiles))
+        several = (splits_of_call(problem, plan, target), least_splits(plan))
         return [several, *([(tiles.rows - rows, 0)] if _has_all_rows(problem, plan) else [])]
     if plan.is_warp_specialized:
         own, *others = _later_choices(problem, tiles)
@@ -333,9 +333,10 @@ def _even_splits(blocks: Dim, target: GpuTarget) -> Dim:
     return dims.maximum(fill, dims.minimum(dims.floordiv(count * most, blocks * unit) + 1, 2))
 
 
-def _least_splits(tiles: AttentionTiles) -> int:
-    """How many splits are worth a kernel that merges them. Blocks of one warp leave room for others."""
-    return 2 if tiles.rows == _FEW_ROWS.rows else _LEAST_SPLITS
+def least_splits(plan: Plan) -> int:
+    """How many splits are worth a kernel that merges them. Blocks of one warp leave room for others;
+    warp-specialized ones have many keys."""
+    return 2 if plan.is_warp_specialized or plan.tiles.rows == _FEW_ROWS.rows else _LEAST_SPLITS
 
 
 def _has_all_rows(problem: AttentionProblem, plan: Plan) -> bool:

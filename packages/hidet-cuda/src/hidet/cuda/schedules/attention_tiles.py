@@ -15,6 +15,7 @@ from hidet.cuda.schedules.attention_plan import (
     blocks_of,
     conditions,
     is_skewed,
+    least_splits,
     more_room,
     padded,
     splits_of_call,
@@ -130,4 +131,4 @@ def _chunk_of_call(problem: AttentionProblem, plan: Plan, target: GpuTarget) -> 
     """Keys of a split, and whether a call splits them: 1, or 0 where it takes another plan."""
     splits, step = splits_of_call(problem, plan, target), plan.tiles.keys
     chunk = dims.maximum(dims.ceildiv(problem.keys, dims.maximum(splits, 1) * step), 1) * step
-    return chunk, dims.minimum(dims.maximum(splits - 1, 0), 1)
+    return chunk, dims.minimum(dims.maximum(splits - (least_splits(plan) - 1), 0), 1)

@@ -21,7 +21,8 @@ GROUP = 128
 
 SHARED_REGISTERS: Mapping[int, tuple[int, int]] = {2: (232, 40), 3: (152, 56), 4: (112, 32)}
 """By how many warp groups compute: the registers of each of their threads, and of those of the group that copies, which
-together are all that the block starts with."""
+together are all that the block starts with. A group that copies for another block too has too few with 32, and spills,
+where three groups compute."""
 MOVED_REGISTERS = ("min_blocks", 1)
 """An attribute: the assembler has to know how many registers a thread starts with, or it ignores that they move between
 producers and consumers."""
